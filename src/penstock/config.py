@@ -1,0 +1,95 @@
+"""Every setting and every limit, with its unit in its name.
+
+Plain typed values, no behaviour: `configure.py` fills them from a TOML file, the environment and flags. A section here is a
+table there (`[store]`, `[broker]`, ...). A bound that is not a setting for users still has its name here.
+"""
+
+import msgspec
+
+from penstock.model import Durability
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ServerConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Where the broker listens and what it tells clients."""
+
+    data: str = "data"
+    host: str = "127.0.0.1"
+    namesrv_port: int = 9876
+    broker_port: int = 10911
+    pulsar_port: int = 6650
+    http_port: int = 8080
+    advertise: list[str] = []  # HOST or HOST:PORT; empty: the address the client connected to
+    insecure: bool = False  # listen on an address that is not loopback, without authentication
+    ready_file: str = ""
+    stop_timeout_ms: int = 5_000
+
+
+class LogConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """What is logged, and how: `text` for people, `json` for machines."""
+
+    level: str = "info"
+    format: str = "text"
+
+
+class StoreConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """The log on disk."""
+
+    durability: Durability = Durability.SYNC
+    segment_bytes: int = 128 * MIB
+    flush_interval_ms: int = 500  # async: how often the log is flushed all the same
+    fill_step_bytes: int = 1 * MIB  # sync: zeros written ahead at a time, since that makes fdatasync nearly twice as fast
+    fill_ahead_bytes: int = 2 * MIB
+    checkpoint_bytes: int = 64 * MIB  # what a restart after a crash has to check at the most, about
+    checkpoint_interval_ms: int = 30_000
+    hot_bytes: int = 64 * MIB  # the end of the log that is read from the mapping: it was written a moment ago
+    entry_bytes_max: int = 16 * MIB
+    append_buffer_bytes: int = 1 * MIB
+    queues_max: int = 100_000
+    producers_max: int = 10_000  # remembered per queue, for deduplication
+    piece_rows: int = 1_024  # rows of a queue table that lie together
+    chunk_pieces: int = 1_024  # pieces per table file
+    open_segments_max: int = 128
+    catalog_slack_rows: int = 1_000  # superseded facts kept in the catalog's queue before it is written anew
+    clean_interval_ms: int = 10_000
+    clean_live_share_max: float = 0.25  # an old segment with less than this alive is copied out
+    clean_step_bytes: int = 4 * MIB
+    progress_interval_ms: int = 1_000
+
+
+class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Topics, publishing and waiting."""
+
+    message_bytes_max: int = 4 * MIB
+    topic_queues_default: int = 8
+    topic_queues_max: int = 1_024
+    topic_name_chars_max: int = 255
+    topics_max: int = 20_000
+    retention_ms: int = 72 * 3_600_000  # 0: for ever
+    retention_bytes: int = 0  # per queue; 0: no limit
+    waiters_max: int = 100_000
+    stage_bytes_max: int = 256 * MIB
+    stages_bytes_max: int = 1_024 * MIB
+    stages_max: int = 10_000
+    stage_expiry_ms: int = 3_600_000
+    commit_keys_max: int = 100_000  # remembered (query, batch) keys
+    events_pending_max: int = 10_000
+
+
+class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """The HTTP side: health, metrics, and what the gateways add."""
+
+    connections_max: int = 1_000
+    header_bytes_max: int = 16 * KIB
+    body_bytes_max: int = 4 * MIB
+    idle_timeout_ms: int = 75_000
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    server: ServerConfig = msgspec.field(default_factory=ServerConfig)
+    log: LogConfig = msgspec.field(default_factory=LogConfig)
+    store: StoreConfig = msgspec.field(default_factory=StoreConfig)
+    broker: BrokerConfig = msgspec.field(default_factory=BrokerConfig)
+    http: HttpConfig = msgspec.field(default_factory=HttpConfig)

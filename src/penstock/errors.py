@@ -1,0 +1,121 @@
+"""Every error that Penstock raises on purpose.
+
+Each says in one sentence what was wrong and, where there is something to do, what to do. The core raises these; each
+gateway maps them once to its protocol's codes. They carry their facts as attributes, so that nobody parses a sentence.
+"""
+
+
+class PenstockError(Exception):
+    """The root: catch this to catch all of ours and nothing else."""
+
+
+# --- configuration and start ------------------------------------------------------------------------------------------
+
+
+class ConfigError(PenstockError):
+    """A setting that is unknown, or has a value that cannot be used."""
+
+
+class FolderInUse(PenstockError):
+    def __init__(self, folder: str, owner: str) -> None:
+        super().__init__(
+            f"the data folder {folder} is in use by another broker ({owner}): stop it, or give this one another folder"
+        )
+        self.folder, self.owner = folder, owner
+
+
+class FormatUnknown(PenstockError):
+    def __init__(self, folder: str, found: object, known: int) -> None:
+        super().__init__(
+            f"the data folder {folder} has format {found}, this version reads format {known}: "
+            "use the version of penstock that wrote it, or a newer one"
+        )
+        self.folder, self.found, self.known = folder, found, known
+
+
+# --- topics and queues ------------------------------------------------------------------------------------------------
+
+
+class BadTopicName(PenstockError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name[:200]!r} is not a topic name: {why}")
+        self.name = name
+
+
+class BadTopicSettings(PenstockError):
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"topic {topic!r} cannot be set so: {why}")
+        self.topic = topic
+
+
+class TopicNotFound(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topic {name!r} does not exist: create it first, or check the spelling")
+        self.name = name
+
+
+class TopicExists(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topic {name!r} exists already")
+        self.name = name
+
+
+class QueueNotFound(PenstockError):
+    def __init__(self, what: str) -> None:
+        super().__init__(f"queue {what} does not exist")
+
+
+class OffsetOutOfRange(PenstockError):
+    def __init__(self, queue_id: int, offset: int, minimum: int, maximum: int) -> None:
+        super().__init__(f"offset {offset} is outside queue {queue_id}, which holds offsets {minimum} up to {maximum}")
+        self.queue_id, self.offset, self.minimum, self.maximum = queue_id, offset, minimum, maximum
+
+
+class MessageTooLarge(PenstockError):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"a message of {size_bytes} bytes is above the limit of {limit_bytes}: split it or raise the limit")
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+
+class NotAuthorized(PenstockError):
+    def __init__(self, who: str, action: str, resource: str) -> None:
+        super().__init__(f"{who} may not {action} on {resource}")
+        self.who, self.action, self.resource = who, action, resource
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+
+
+class StageNotFound(PenstockError):
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"stage {stage!r} does not exist: it was never opened, was committed, or has expired")
+        self.stage = stage
+
+
+class StageTooLarge(PenstockError):
+    def __init__(self, stage: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"stage {stage!r} would hold {size_bytes} bytes, above the limit of {limit_bytes}")
+        self.stage, self.size_bytes, self.limit_bytes = stage, size_bytes, limit_bytes
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+class StoreError(PenstockError):
+    """The log could not do what was asked. Nothing was acknowledged."""
+
+
+class StoreReadOnly(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the log takes no more messages until the broker is restarted: {why}. Reading goes on")
+        self.why = why
+
+
+class DiskFull(StoreError):
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"no space left on the disk ({detail}): nothing was stored; writing goes on once there is space")
+
+
+class StoreClosed(StoreError):
+    def __init__(self) -> None:
+        super().__init__("the store is closed")

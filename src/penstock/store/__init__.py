@@ -1,0 +1,1 @@
+"""The durable log: segments, queue tables, recovery, retention. Knows no protocol."""

@@ -1,0 +1,152 @@
+"""Appending: the hottest code of the store, all of it in `Appender.append`.
+
+Per call: one time stamp, one buffer that is used again and again, one write (more only when the buffer or the segment is full).
+Per entry: the entry writes itself, two checksums, two packs, one row. That is why the loop below looks as it does: it is one
+function, it keeps what it needs in local names, and it makes no object per entry.
+
+On any error nothing has happened: the tables go back to their marks and the log to its old end.
+"""
+
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from penstock.clock import Clock
+from penstock.config import StoreConfig
+from penstock.errors import MessageTooLarge, QueueNotFound
+from penstock.model import Durability, Entry
+from penstock.store.accounts import Accounts
+from penstock.store.commit import Commits, Shown
+from penstock.store.layout import (
+    FACTS,
+    GROUP,
+    GROUP_FIRST,
+    GROUP_LAST,
+    HEADER_BYTES,
+    MAGIC,
+    RUN,
+    SEED_MASK,
+    SEGMENT_HEADER_BYTES,
+    STAMP,
+)
+from penstock.store.log import Log
+from penstock.store.table import Mark, QueueTable
+
+
+class Appender:
+    def __init__(
+        self, config: StoreConfig, clock: Clock, log: Log, tables: dict[int, QueueTable], commits: Commits, accounts: Accounts
+    ) -> None:
+        self._clock, self._log, self._tables, self._commits, self._accounts = clock, log, tables, commits, accounts
+        self._producers_max = config.producers_max
+        self._entry_bytes_max = min(config.entry_bytes_max, log.segments.segment_bytes - SEGMENT_HEADER_BYTES - HEADER_BYTES)
+        self._view = memoryview(bytearray(config.append_buffer_bytes))
+        self._turn = 0
+        self.last_ms = 0  # store time never goes back
+
+    def append(self, entries: Sequence[Entry], group: bool) -> int:
+        """Append all or nothing; the position behind the last one. Sets `offset` and `row` of each."""
+        log = self._log
+        log.check_writable()
+        self.last_ms = now_ms = max(self._clock.now_ms(), self.last_ms)
+        self._turn += 1
+        end, touched = log.end, list[Mark]()
+        try:
+            written = self._write_all(entries, group, now_ms, touched)
+        except BaseException as error:
+            for table, row, offset, live_bytes in touched:
+                table.rollback(row, offset, live_bytes)
+            log.take_back(end)
+            if isinstance(error, OSError):
+                raise log.refusal(error) from error
+            raise
+        self._accounts.add_all(written)
+        self._reveal(entries, touched)
+        return log.end
+
+    def _write_all(
+        self, entries: Sequence[Entry], group: bool, now_ms: int, touched: list[Mark]
+    ) -> list[tuple[int, int]]:
+        """Write the entries and their rows; which payload bytes went where."""
+        log, tables, turn, view = self._log, self._tables, self._turn, self._view
+        secret, synced = log.segments.secret, self._commits.durable
+        base, at, limit = log.end, 0, min(len(view), log.room)
+        written, payload_bytes = list[tuple[int, int]](), 0
+        last = len(entries) - 1
+        for index, entry in enumerate(entries):
+            length = entry.length
+            behind = at + HEADER_BYTES + length
+            if behind > limit:
+                if length > self._entry_bytes_max:
+                    raise MessageTooLarge(length, self._entry_bytes_max)
+                written.append((base, payload_bytes))
+                payload_bytes = 0
+                log.write(view[:at])
+                view = self._make_room(HEADER_BYTES + length, now_ms)
+                base, at, limit = log.end, 0, min(len(view), log.room)
+                behind = HEADER_BYTES + length
+            try:
+                table = tables[entry.queue]
+            except KeyError:
+                raise QueueNotFound(str(entry.queue)) from None
+            if table.turn != turn:
+                table.turn = turn
+                touched.append(table.mark())
+            offset, row = table.next_offset, table.next_row
+            payload_at = at + HEADER_BYTES
+            entry.write_into(view, payload_at, entry.queue, offset, now_ms)
+            flags = RUN if entry.run else 0
+            if group:
+                flags |= GROUP | (GROUP_FIRST if index == 0 else 0) | (GROUP_LAST if index == last else 0)
+            FACTS.pack_into(
+                view,
+                at + STAMP.size,
+                crc32c(view[payload_at:behind]),
+                length,
+                entry.queue,
+                entry.count,
+                row,
+                offset,
+                now_ms,
+                synced,
+                entry.producer,
+                entry.sequence,
+                entry.encoding,
+                flags,
+                entry.tag,
+            )
+            STAMP.pack_into(
+                view, at, MAGIC, crc32c(view[at + STAMP.size : payload_at], (secret + base + at) & SEED_MASK)
+            )
+            if flags & RUN:
+                table.add_run(base + payload_at, offset, now_ms, entry.spans(), HEADER_BYTES)
+            else:
+                table.add(base + payload_at, length, offset, entry.count, now_ms, entry.tag, HEADER_BYTES)
+            entry.offset, entry.row = offset, row
+            at = behind
+            payload_bytes += length
+        written.append((base, payload_bytes))
+        log.write(view[:at])
+        return written
+
+    def _make_room(self, need: int, now_ms: int) -> memoryview:
+        """A segment and a buffer with room for one entry of `need` bytes."""
+        if self._log.room < need:
+            self._log.roll(now_ms)
+        if len(self._view) < need:
+            self._view = memoryview(bytearray(need))
+        return self._view
+
+    def _reveal(self, entries: Sequence[Entry], touched: list[Mark]) -> None:
+        """Let what was appended be seen: at once, or when it is durable."""
+        hidden: list[Shown] = []
+        for table, _, _, _ in touched:
+            if table.durability is Durability.SYNC:
+                hidden.append((table, table.next_row, table.next_offset))
+            else:
+                table.show(table.next_row, table.next_offset)
+        if hidden:
+            self._commits.hide(self._log.end, hidden)
+        for entry in entries:
+            if entry.producer:
+                self._tables[entry.queue].remember(entry.producer, entry.sequence, self._producers_max)

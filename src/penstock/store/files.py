@@ -1,0 +1,189 @@
+"""The seam between the store and the disk.
+
+Every byte the log reads or writes passes through a `Disk`; the store holds no path and calls nothing of `os` itself. There are
+two: `LocalDisk` here, and the faulty in-memory disk of `penstock.testing.disk`, which can lose, tear and refuse writes.
+
+Names are relative, made by the store from numbers (`log/00000000000000000003.log`): a name that came over the wire never
+becomes a path. A file's size is set with `truncate` before it is mapped; a mapping sees what `write` wrote.
+
+Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`lock.py`).
+"""
+
+import mmap
+import os
+from typing import Protocol
+
+NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux only: elsewhere every cold read goes to a worker thread
+_datasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class File(Protocol):
+    """One open file. Positions are bytes from its start."""
+
+    def read(self, length: int, at: int) -> bytes:
+        """Up to `length` bytes; fewer at the end of the file."""
+        ...
+
+    def read_resident(self, length: int, at: int) -> bytes | None:
+        """As `read`, but None when the answer is not in memory: for the event loop, which must not wait for a disk."""
+        ...
+
+    def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        """All of `data`, or an OSError; after an error any part of it may have been written."""
+        ...
+
+    def sync(self) -> None:
+        """What was written, and the size needed to read it back, is on the medium; or an OSError."""
+        ...
+
+    def truncate(self, length: int) -> None: ...
+
+    def reserve(self, at: int, length: int) -> None:
+        """Disk space for a range that has not been written, or an OSError: writing to it through a mapping cannot fail then."""
+        ...
+
+    def length(self) -> int: ...
+
+    def map(self, writable: bool) -> memoryview:
+        """The whole file as memory. Writable mappings reach the medium by `sync`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A folder. `sync_folder` makes creations, renames and removals in a sub-folder durable."""
+
+    def open(self, name: str, create: bool = False) -> File: ...
+
+    def list(self, folder: str) -> list[str]: ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def make_folder(self, folder: str) -> None: ...
+
+    def rename(self, name: str, to: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def sync_folder(self, folder: str) -> None: ...
+
+
+def write_whole(disk: Disk, folder: str, name: str, data: bytes) -> None:
+    """Replace a small file so that a crash leaves the old one or the new one, never a mixture."""
+    scratch = f"{folder}/{name}.new"
+    file = disk.open(scratch, create=True)
+    try:
+        file.truncate(0)
+        file.write(data, 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(scratch, f"{folder}/{name}")
+    disk.sync_folder(folder)
+
+
+def read_whole(disk: Disk, name: str) -> bytes | None:
+    """All of a small file, or None when it is not there."""
+    if not disk.exists(name):
+        return None
+    file = disk.open(name)
+    try:
+        return file.read(file.length(), 0)
+    finally:
+        file.close()
+
+
+class LocalFile:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, length: int, at: int) -> bytes:
+        data = os.pread(self._descriptor, length, at)
+        while len(data) < length:
+            more = os.pread(self._descriptor, length - len(data), at + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read_resident(self, length: int, at: int) -> bytes | None:
+        if not NOWAIT:
+            return None
+        data = bytearray(length)
+        try:
+            got = os.preadv(self._descriptor, [data], at, NOWAIT)
+        except (BlockingIOError, OSError):  # not in memory, or a file system that cannot tell
+            return None
+        return data if got == length else None  # type: ignore[return-value]  # a bytearray reads like bytes
+
+    def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
+        done = os.pwrite(self._descriptor, data, at)
+        while done < len(data):
+            done += os.pwrite(self._descriptor, memoryview(data)[done:], at + done)
+
+    def sync(self) -> None:
+        _datasync(self._descriptor)
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._descriptor, length)
+
+    def reserve(self, at: int, length: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, at, length)
+        else:  # macOS
+            self.write(bytes(length), at)
+
+    def length(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def map(self, writable: bool) -> memoryview:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        return memoryview(mmap.mmap(self._descriptor, 0, access=access))
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    __del__ = close  # a worker thread may still read a segment that was closed for everyone else: it goes with its last user
+
+
+class LocalDisk:
+    """A folder on a real disk."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        os.makedirs(root, exist_ok=True)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name)
+
+    def open(self, name: str, create: bool = False) -> LocalFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return LocalFile(os.open(self._path(name), flags, 0o640))
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._path(folder)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        return os.path.exists(self._path(name))
+
+    def make_folder(self, folder: str) -> None:
+        os.makedirs(self._path(folder), exist_ok=True)
+
+    def rename(self, name: str, to: str) -> None:
+        os.replace(self._path(name), self._path(to))
+
+    def remove(self, name: str) -> None:
+        os.unlink(self._path(name))
+
+    def sync_folder(self, folder: str) -> None:
+        descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

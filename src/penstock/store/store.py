@@ -1,0 +1,334 @@
+"""The store as the core sees it: append, read, trim, and when it is durable.
+
+Synchronous and without threads of its own: `flush`, `checkpoint` and `clean` do their work here and now. The running broker
+has `keeper.py` do them on the side. All calls come from one thread, the event loop's, except where a worker is named.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.config import StoreConfig
+from penstock.errors import QueueNotFound, StoreClosed, StoreError
+from penstock.model import Durability, Entry
+from penstock.store import directory
+from penstock.store.append import Appender
+from penstock.store.catalog import CATALOG_QUEUE, Facts, fact_entry
+from penstock.store.cleaner import Move, dead, worth_cleaning
+from penstock.store.commit import Commits, Then
+from penstock.store.files import Disk, write_whole
+from penstock.store.format import open_format
+from penstock.store.log import Log
+from penstock.store.queues import QueueFact, pack_queue, queue_key
+from penstock.store.read import Batch, Damage, Plan, Reader
+from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
+from penstock.store.rowfiles import RowFiles
+from penstock.store.segments import Segments
+from penstock.store.table import QueueTable
+
+
+class Bounds(NamedTuple):
+    """What a queue holds, as consumers see it: from minimum up to, not including, maximum."""
+
+    min_offset: int
+    max_offset: int
+    min_row: int
+    max_row: int
+
+
+class Store:
+    """Made by `Store.open`."""
+
+    def __init__(self, disk: Disk, config: StoreConfig, clock: Clock, recovery: Recovery, files: RowFiles, segments: Segments) -> None:
+        self._disk, self._config, self._clock, self._files, self._segments = disk, config, clock, files, segments
+        self.report = recovery.report
+        self.damage: list[Damage] = list(recovery.report.damage)
+        self._tables, self.catalog, self._accounts = recovery.tables, recovery.catalog, recovery.accounts
+        self._log = Log(segments, recovery.end)
+        self._commits = Commits(recovery.end)
+        self._reader = Reader(self._log, config.hot_bytes, recovery.trusted_from)
+        self._appender = Appender(config, clock, self._log, self._tables, self._commits, self._accounts)
+        self._appender.last_ms = recovery.last_ms
+        self.checkpoint_position = recovery.position
+        self._move: Move | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls, disk: Disk, config: StoreConfig, clock: Clock, splitters: Mapping[int, Splitter] | None = None
+    ) -> "Store":
+        """Recover what is on the disk. An OSError becomes a StoreError that says what could not be done."""
+        try:
+            return cls._open(disk, config, clock, splitters or {})
+        except OSError as error:
+            raise StoreError(f"the log could not be opened: {error}") from error
+
+    @classmethod
+    def _open(cls, disk: Disk, config: StoreConfig, clock: Clock, splitters: Mapping[int, Splitter]) -> "Store":
+        found = open_format(disk, config.segment_bytes)
+        segments = Segments(disk, found.segment_bytes, found.secret, config.open_segments_max)
+        files = RowFiles(disk, config.piece_rows, config.chunk_pieces)
+        recovery = Recovery(disk, segments, files, config, splitters)
+        recovery.run()
+        store = cls(disk, config, clock, recovery, files, segments)
+        if not recovery.report.clean:
+            store.checkpoint()
+        if disk.exists(MARKER):
+            disk.remove(MARKER)
+        disk.sync_folder(".")  # before the first append: an old marker would hide what came after it
+        return store
+
+    # --- queues and facts ---------------------------------------------------------------------------------------------
+
+    def table(self, queue: int) -> QueueTable:
+        try:
+            return self._tables[queue]
+        except KeyError:
+            raise QueueNotFound(str(queue)) from None
+
+    def create_queue(self, queue: int, durability: Durability) -> None:
+        self.create_queues([queue], durability, {})
+
+    def create_queues(self, queues: Sequence[int], durability: Durability, facts: Facts) -> None:
+        """New queues, and facts that belong to them, in one append."""
+        fact = pack_queue(QueueFact(durability))
+        self.put_facts({**{queue_key(queue): fact for queue in queues}, **facts})
+        for queue in queues:
+            self._tables[queue] = QueueTable(self._files, queue, durability)
+
+    def set_durability(self, queues: Sequence[int], durability: Durability, facts: Facts) -> None:
+        changed: dict[str, bytes | None] = {}
+        for queue in queues:
+            table = self.table(queue)
+            changed[queue_key(queue)] = pack_queue(QueueFact(durability, table.min_row, table.min_offset))
+        self.put_facts({**changed, **facts})
+        for queue in queues:
+            self._tables[queue].durability = durability
+
+    def drop_queue(self, queue: int) -> None:
+        self.drop_queues([queue], {})
+
+    def drop_queues(self, queues: Sequence[int], facts: Facts) -> None:
+        """The queues and all they hold are gone; their numbers are not used again."""
+        tables = [self.table(queue) for queue in queues]
+        self.put_facts({**{queue_key(queue): None for queue in queues}, **facts})
+        for table in tables:
+            del self._tables[table.queue]
+            self._accounts.remove(table.drop())
+
+    def put_facts(self, facts: Facts) -> int:
+        """Change facts of the catalog (None: forget); the position to wait for."""
+        return self.append([], facts=facts)
+
+    # --- appending and durability -------------------------------------------------------------------------------------
+
+    @property
+    def end_position(self) -> int:
+        return self._log.end
+
+    @property
+    def durable_position(self) -> int:
+        return self._commits.durable
+
+    @property
+    def read_only_because(self) -> str | None:
+        return self._log.read_only_because
+
+    def append(self, entries: Sequence[Entry], group: bool = False, facts: Facts | None = None) -> int:
+        """Append all or nothing; the position behind it. With `facts` they stand in the same group."""
+        if self._closed:
+            raise StoreClosed
+        if facts is None:
+            return self._appender.append(entries, group)
+        everything: list[Entry] = [*entries, fact_entry(facts)]
+        position = self._appender.append(everything, len(everything) > 1)
+        self.catalog.apply(facts)
+        self._tidy_catalog()
+        return position
+
+    def _tidy_catalog(self) -> None:
+        """Write the facts anew when most rows of their queue are superseded."""
+        table = self._tables[CATALOG_QUEUE]
+        if table.next_row - table.min_row <= 2 * len(self.catalog) + self._config.catalog_slack_rows:
+            return
+        row, offset = table.next_row, table.next_offset
+        self.catalog.apply({queue_key(CATALOG_QUEUE): pack_queue(QueueFact(Durability.SYNC, row, offset))})
+        facts = list(self.catalog.all().items())
+        step = 1_000
+        parts = [fact_entry(dict(facts[at : at + step])) for at in range(0, len(facts), step)]
+        self._appender.append(parts, True)
+        self._accounts.remove(table.trim(row))
+
+    def when_durable(self, position: int, then: Then) -> bool:
+        """Call `then(error)` once everything up to `position` is durable; True when it was called at once."""
+        return self._commits.when_durable(position, then)
+
+    @property
+    def sync_wanted(self) -> bool:
+        return self._commits.wanted
+
+    @property
+    def unsynced(self) -> bool:
+        return self._log.end > self._commits.durable
+
+    def sync(self) -> int:
+        """Bring the log to the medium: in a worker thread. Followed by `synced` or `sync_failed` in the loop's."""
+        return self._log.sync()
+
+    def fill(self) -> None:
+        """Write zeros ahead: in the same worker thread."""
+        self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes)
+
+    def synced(self, position: int) -> None:
+        self._commits.synced(position)
+
+    def sync_failed(self, why: str) -> None:
+        """A sync that failed is never tried again: what it should have written may be gone from memory already."""
+        self._log.fail(why)
+        self._commits.failed(why)
+
+    def flush(self) -> None:
+        """Sync here and now."""
+        if self._log.read_only_because is not None:
+            self._commits.failed(self._log.read_only_because)
+            return
+        try:
+            position = self.sync()
+        except OSError as error:
+            self.sync_failed(f"the log could not be synced ({error})")
+        else:
+            self.synced(position)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def bounds(self, queue: int) -> Bounds:
+        table = self.table(queue)
+        return Bounds(table.min_offset, table.visible_offset, table.min_row, table.visible_row)
+
+    def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Plan:
+        return self._reader.plan_offset(self.table(queue), offset, messages_max, bytes_max)
+
+    def plan_row(self, queue: int, row: int, messages_max: int, bytes_max: int) -> Plan:
+        return self._reader.plan_row(self.table(queue), row, messages_max, bytes_max)
+
+    def read(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch:
+        """Plan and load, waiting for the disk if need be."""
+        batch = self.plan(queue, offset, messages_max, bytes_max).load(wait=True)
+        if batch is None:
+            raise StoreError("a read that may wait came back with nothing")
+        return batch
+
+    def offset_at_time(self, queue: int, store_ms: int) -> int:
+        """The first offset stored at or after a time, within what is visible."""
+        table = self.table(queue)
+        return min(table.offset_of(table.row_at_time(store_ms)), table.visible_offset)
+
+    # --- retention ----------------------------------------------------------------------------------------------------
+
+    def trim(self, queue: int, offset: int) -> None:
+        self.trim_all({queue: offset})
+
+    def trim_all(self, offsets: Mapping[int, int]) -> None:
+        """Everything below these offsets is gone. Only what is visible can be trimmed."""
+        facts: dict[str, bytes | None] = {}
+        rows: list[tuple[QueueTable, int]] = []
+        for queue, offset in offsets.items():
+            table = self.table(queue)
+            row = table.row_at_offset(min(offset, table.visible_offset))
+            if row > table.min_row:
+                rows.append((table, row))
+                facts[queue_key(queue)] = pack_queue(QueueFact(table.durability, row, table.offset_of(row)))
+        if facts:
+            self.put_facts(facts)
+        for table, row in rows:
+            self._accounts.remove(table.trim(row))
+
+    def row_for_bytes(self, queue: int, bytes_max: int) -> int:
+        """The first row to keep so that a queue holds at most `bytes_max`."""
+        return self.table(queue).row_for_bytes(bytes_max)
+
+    # --- cleaning and checkpoints -------------------------------------------------------------------------------------
+
+    def clean_step(self) -> bool:
+        """One step of the cleaner; False when there is nothing (more) to do."""
+        if self._log.read_only_because is not None:
+            return False
+        if self._move is None:
+            numbers = worth_cleaning(self._accounts, self._segments, self._config.clean_live_share_max)
+            if not numbers:
+                return False
+            self._move = Move(self._log, self._tables, self._accounts, numbers[0])
+        end = self._log.end
+        try:
+            more = self._move.step(self._config.clean_step_bytes, self._appender.last_ms, self._commits.durable)
+        except OSError as error:
+            self._move = None
+            self._log.take_back(self._log.end)
+            raise self._log.refusal(error) from error
+        if not more:
+            self._move = None
+        return more or self._log.end > end
+
+    def clean(self) -> None:
+        """All that the cleaner finds to do, and the space it gives back."""
+        while self.clean_step():
+            pass
+        self.checkpoint()
+
+    def begin_checkpoint(self) -> directory.Pending:
+        """What a checkpoint at the present end of the log has to write, once the log is durable up to there."""
+        slots: set[int] = set()
+        for table in self._tables.values():
+            slots |= directory.seal(table, self._config.piece_rows)
+        states = [directory.state_of(table) for table in self._tables.values()]
+        saved = directory.Directory(
+            version=directory.VERSION,
+            position=self._log.end,
+            last_ms=self._appender.last_ms,
+            piece_rows=self._config.piece_rows,
+            chunk_pieces=self._config.chunk_pieces,
+            chunks=self._files.chunks,
+            live=dict(self._accounts.live),
+            facts=self.catalog.all(),
+            facts_row=self._tables[CATALOG_QUEUE].next_row,
+            damage=self.damage,
+            tables=states,
+        )
+        files = self._files.files_of(slots)
+        return directory.Pending(self._disk, saved, files, self._files.take_freed(), dead(self._accounts, self._segments))
+
+    def end_checkpoint(self, pending: directory.Pending) -> None:
+        """The checkpoint is on the medium: what it no longer names may go."""
+        self.checkpoint_position = pending.position
+        self._files.reuse(pending.freed)
+        for number in pending.dead:
+            if number in self._segments.numbers[:-1]:
+                self._segments.remove(number)
+                self._accounts.forget(number)
+
+    def checkpoint(self) -> None:
+        """Here and now. A checkpoint that cannot be written leaves the old one in force."""
+        self.flush()
+        if self._log.read_only_because is not None:
+            return
+        pending = self.begin_checkpoint()
+        pending.write()
+        self.end_checkpoint(pending)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop cleanly: everything durable, a checkpoint, and the marker that says so."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._log.read_only_because is None:
+            self.checkpoint()
+        if self._log.read_only_because is None:
+            write_whole(self._disk, ".", MARKER, msgspec.json.encode(Marker(self._log.end)))
+
+    def abandon(self) -> None:
+        """Let go as a crash would."""
+        self._closed = True
