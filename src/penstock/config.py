@@ -1,7 +1,7 @@
 """Every setting and every limit, with its unit in its name.
 
-Plain typed values, no behaviour: `configure.py` fills them from a TOML file, the environment and flags. A section here is a
-table there (`[store]`, `[broker]`, ...). A bound that is not a setting for users still has its name here.
+Plain typed values, no behaviour: `configure.py` fills them from a TOML file, the environment and flags. A section here
+is a table there (`[store]`, `[broker]`, ...). A bound that is not a setting for users still has its name here.
 """
 
 import msgspec
@@ -40,7 +40,9 @@ class StoreConfig(msgspec.Struct, forbid_unknown_fields=True):
     durability: Durability = Durability.SYNC
     segment_bytes: int = 128 * MIB
     flush_interval_ms: int = 500  # async: how often the log is flushed all the same
-    fill_step_bytes: int = 1 * MIB  # sync: zeros written ahead at a time, since that makes fdatasync nearly twice as fast
+    fill_step_bytes: int = (
+        1 * MIB
+    )  # sync: zeros written ahead at a time, since that makes fdatasync nearly twice as fast
     fill_ahead_bytes: int = 2 * MIB
     checkpoint_bytes: int = 64 * MIB  # what a restart after a crash has to check at the most, about
     checkpoint_interval_ms: int = 30_000
@@ -70,12 +72,14 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     retention_ms: int = 72 * 3_600_000  # 0: for ever
     retention_bytes: int = 0  # per queue; 0: no limit
     waiters_max: int = 100_000
-    stage_bytes_max: int = 256 * MIB
-    stages_bytes_max: int = 1_024 * MIB
+    stages_bytes_max: int = 512 * MIB  # held in memory until committed
     stages_max: int = 10_000
     stage_expiry_ms: int = 3_600_000
-    commit_keys_max: int = 100_000  # remembered (query, batch) keys
+    commit_keys_max: int = 100_000
+    commit_key_expiry_ms: int = 7 * 24 * 3_600_000
+    chore_interval_ms: int = 1_000
     events_pending_max: int = 10_000
+    events_retention_ms: int = 7 * 24 * 3_600_000
 
 
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):

@@ -167,6 +167,7 @@ _DURATIONS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _CHOICES = {"log.level": tuple(LEVELS), "log.format": tuple(FORMATS)}
 _MAY_BE_ZERO = {  # each of these switches something off, or means "without limit"
+    "broker.events_retention_ms",
     "broker.retention_bytes",
     "broker.retention_ms",
     "server.stop_timeout_ms",

@@ -25,12 +25,19 @@ class FolderInUse(PenstockError):
 
 
 class FormatUnknown(PenstockError):
-    def __init__(self, folder: str, found: object, known: int) -> None:
+    def __init__(self, found: int, known: int) -> None:
         super().__init__(
-            f"the data folder {folder} has format {found}, this version reads format {known}: "
-            "use the version of penstock that wrote it, or a newer one"
+            f"the data folder has format {found}, this version of penstock reads format {known}: "
+            "use the version that wrote it, or a newer one"
         )
-        self.folder, self.found, self.known = folder, found, known
+        self.found, self.known = found, known
+
+
+class NotOurFolder(PenstockError):
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no log of penstock in this folder: give the one that `penstock serve --data` was given"
+        )
 
 
 # --- topics and queues ------------------------------------------------------------------------------------------------
@@ -73,8 +80,15 @@ class OffsetOutOfRange(PenstockError):
 
 class MessageTooLarge(PenstockError):
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(f"a message of {size_bytes} bytes is above the limit of {limit_bytes}: split it or raise the limit")
+        super().__init__(
+            f"a message of {size_bytes} bytes is above the limit of {limit_bytes}: split it or raise the limit"
+        )
         self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+
+class TooManyWaiting(PenstockError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} consumers wait for messages already: try again later, or raise broker.waiters_max")
 
 
 class NotAuthorized(PenstockError):
@@ -92,10 +106,12 @@ class StageNotFound(PenstockError):
         self.stage = stage
 
 
-class StageTooLarge(PenstockError):
-    def __init__(self, stage: str, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(f"stage {stage!r} would hold {size_bytes} bytes, above the limit of {limit_bytes}")
-        self.stage, self.size_bytes, self.limit_bytes = stage, size_bytes, limit_bytes
+class StagesFull(PenstockError):
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"no more can be staged: the limit of {limit} {what} is reached; commit or drop some, or raise it"
+        )
+        self.limit = limit
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -113,7 +129,9 @@ class StoreReadOnly(StoreError):
 
 class DiskFull(StoreError):
     def __init__(self, detail: str) -> None:
-        super().__init__(f"no space left on the disk ({detail}): nothing was stored; writing goes on once there is space")
+        super().__init__(
+            f"no space left on the disk ({detail}): nothing was stored; writing goes on once there is space"
+        )
 
 
 class StoreClosed(StoreError):

@@ -1,8 +1,8 @@
 """The words that all layers share: what an entry is, how durable, which actions there are. No behaviour.
 
-An **entry** is what the log appends under one header. `wire/` subclasses it per encoding; the store asks it to write itself
-into the append buffer and knows nothing else about it. Hot objects: one per message on the produce path, so they are msgspec
-structs without garbage-collector tracking (0.1 us to build; a slots dataclass takes 0.3, a frozen one 1.5).
+An **entry** is what the log appends under one header. `wire/` subclasses it per encoding; the store asks it to write
+itself into the append buffer and knows nothing else about it. Hot objects: one per message on the produce path, so they
+are msgspec structs without garbage-collector tracking (0.1 us to build; a slots dataclass takes 0.3, a frozen one 1.5).
 """
 
 import enum
@@ -41,8 +41,8 @@ class Spans(NamedTuple):
 class Entry(msgspec.Struct, gc=False):
     """One append: a message, a run of messages for one queue, or a closed batch.
 
-    `count` messages take `count` offsets. A *run* (class variable) gets a row in the queue table per message; any other entry
-    gets one row. `offset` and `row` are set by the store when it appends.
+    `count` messages take `count` offsets. A *run* (class variable) gets a row in the queue table per message; any other
+    entry gets one row. `offset` and `row` are set by the store when it appends.
     """
 
     encoding: ClassVar[int] = 0

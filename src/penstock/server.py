@@ -21,10 +21,12 @@ from penstock import logs
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config, ServerConfig
 from penstock.core.broker import Broker
-from penstock.errors import ConfigError, StoreClosed, StoreError
+from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
 from penstock.gateway.http.routes import Router
+from penstock.model import Entry
+from penstock.wire import plain
 
 log = logs.get(__name__)
 
@@ -83,7 +85,7 @@ class Server:
             self._state = "running"
             _write_ready_file(server.ready_file, self.addresses)
         except BaseException:
-            await self.stop()
+            await self._give_up()
             raise
         log.info("ready", data=server.data, durability=self.config.store.durability, **self.addresses)
 
@@ -100,6 +102,13 @@ class Server:
         self._listening.clear()
         await asyncio.wait_for(self.broker.stop(), max(patience_ms, 1) / 1000)
         log.info("stopped")
+
+    async def _give_up(self) -> None:
+        """Close what was opened by a start that failed; why it failed is what the caller hears."""
+        try:
+            await self.stop()
+        except Exception:
+            log.exception("what had been started did not stop")
 
     async def _listen(self, entrance: Entrance) -> str:
         server, gateway = self.config.server, entrance.gateway(self)
@@ -140,8 +149,8 @@ async def _serve(server: Server) -> int:
     await signalled.wait()
     try:
         await server.stop()
-    except TimeoutError:
-        log.error("not stopped in time: the next start recovers")
+    except (TimeoutError, PenstockError) as error:
+        log.error("not stopped cleanly: the next start recovers", error=str(error) or "it took too long")
         _leave(EXIT_UNCLEAN)
     return EXIT_STOPPED
 
@@ -192,9 +201,16 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+SPLITTERS = {plain.PLAIN_RUN: plain.split}  # how the runs of each encoding come apart
+
+
+def _event_entry(queue: int, body: bytes, kind: str, at_ms: int) -> Entry:
+    return plain.plain(queue, body, tags=kind, born_ms=at_ms)
+
+
 def _opened(config: Config, clock: Clock) -> Broker:
     try:
-        return Broker.open(config, clock)
+        return Broker.open(config, clock, SPLITTERS, _event_entry)
     except OSError as error:
         raise StoreError(f"the data folder {config.server.data} cannot be used: {error.strerror or error}") from error
 

@@ -1,8 +1,8 @@
 """Appending: the hottest code of the store, all of it in `Appender.append`.
 
-Per call: one time stamp, one buffer that is used again and again, one write (more only when the buffer or the segment is full).
-Per entry: the entry writes itself, two checksums, two packs, one row. That is why the loop below looks as it does: it is one
-function, it keeps what it needs in local names, and it makes no object per entry.
+Per call: one time stamp, one buffer that is used again and again, one write (more only when the buffer or the segment
+is full). Per entry: the entry writes itself, two checksums, two packs, one row. That is why the loop below looks as it
+does: it is one function, it keeps what it needs in local names, and it makes no object per entry.
 
 On any error nothing has happened: the tables go back to their marks and the log to its old end.
 """
@@ -35,13 +35,22 @@ from penstock.store.table import Mark, QueueTable
 
 class Appender:
     def __init__(
-        self, config: StoreConfig, clock: Clock, log: Log, tables: dict[int, QueueTable], commits: Commits, accounts: Accounts
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        log: Log,
+        tables: dict[int, QueueTable],
+        commits: Commits,
+        accounts: Accounts,
     ) -> None:
         self._clock, self._log, self._tables, self._commits, self._accounts = clock, log, tables, commits, accounts
         self._producers_max = config.producers_max
-        self._entry_bytes_max = min(config.entry_bytes_max, log.segments.segment_bytes - SEGMENT_HEADER_BYTES - HEADER_BYTES)
+        self._entry_bytes_max = min(
+            config.entry_bytes_max, log.segments.segment_bytes - SEGMENT_HEADER_BYTES - HEADER_BYTES
+        )
         self._view = memoryview(bytearray(config.append_buffer_bytes))
         self._turn = 0
+        self.ack_position = 0
         self.last_ms = 0  # store time never goes back
 
     def append(self, entries: Sequence[Entry], group: bool) -> int:
@@ -145,6 +154,7 @@ class Appender:
                 hidden.append((table, table.next_row, table.next_offset))
             else:
                 table.show(table.next_row, table.next_offset)
+        self.ack_position = self._log.end if hidden else 0
         if hidden:
             self._commits.hide(self._log.end, hidden)
         for entry in entries:

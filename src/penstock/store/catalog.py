@@ -1,9 +1,9 @@
-"""Small facts that must agree with the log: which queues there are, what was trimmed, and what the core keeps there (topics,
-commit keys).
+"""Small facts that must agree with the log: which queues there are, what was trimmed, and what the core keeps there
+(topics, commit keys).
 
-A fact is a key and some bytes. It is changed by appending to queue 0 of the log, so that a change is as durable as a message,
-costs the same one sync, and can stand in one group with messages: both happen or neither. In memory it is a plain dict. When too
-many rows are superseded, all facts are appended once more and the rows before them are trimmed.
+A fact is a key and some bytes. It is changed by appending to queue 0 of the log, so that a change is as durable as a
+message, costs the same one sync, and can stand in one group with messages: both happen or neither. In memory it is a
+plain dict. When too many rows are superseded, all facts are appended once more and the rows before them are trimmed.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Giving space back when a little that is alive keeps an old segment from being removed.
 
-The cleaner copies the living entries of such a segment to the end of the log, marked as moved, and points their rows at the copies.
-An entry is known by queue and row and the newest copy wins, so a crash at any moment is harmless. The segment itself goes with
-the next checkpoint, which makes the new rows durable first.
+The cleaner copies the living entries of such a segment to the end of the log, marked as moved, and points their rows at
+the copies. An entry is known by queue and row and the newest copy wins, so a crash at any moment is harmless. The
+segment itself goes with the next checkpoint, which makes the new rows durable first.
 
 It works in steps of bounded size, so that the event loop is never held up for long.
 """

@@ -1,7 +1,8 @@
 """Who waits for what to be durable, and what consumers may see.
 
 Appends wait in the order of their positions, so one look at the front tells who is served by a sync. A queue with sync
-durability shows an entry only once it is durable: were it shown earlier, a power cut could give its offset to another message.
+durability shows an entry only once it is durable: were it shown earlier, a power cut could give its offset to another
+message.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """The checkpoint: `tables/directory`, one file that says what the row files hold and up to which position of the log.
 
-Everything in it is derived. It is replaced whole, with a checksum; when it is missing or damaged, all of it is rebuilt from the
-log. The order that makes it safe: the log is synced up to the position, then the row files, then this file takes the old
-one's place. Rows written later lie behind those it counts and are simply written again by the replay.
+Everything in it is derived. It is replaced whole, with a checksum; when it is missing or damaged, all of it is rebuilt
+from the log. The order that makes it safe: the log is synced up to the position, then the row files, then this file
+takes the old one's place. Rows written later lie behind those it counts and are simply written again by the replay.
 """
 
 from array import array
@@ -119,11 +119,15 @@ def seal(table: QueueTable, piece_rows: int) -> set[int]:
 
 
 class Pending:
-    """A checkpoint under way: what to write, once the log is durable up to `position`. `write` may run in a worker thread."""
+    """A checkpoint under way: what to write, once the log is durable up to `position`. `write` may run in a worker
+    thread.
+    """
 
-    def __init__(self, disk: Disk, directory: Directory, files: list[File], freed: list[int], dead: list[int]) -> None:
+    def __init__(
+        self, disk: Disk, directory: Directory, slots: set[int], files: list[File], freed: list[int], dead: list[int]
+    ) -> None:
         self._disk, self._directory, self._files = disk, directory, files
-        self.position, self.freed, self.dead = directory.position, freed, dead
+        self.position, self.slots, self.freed, self.dead = directory.position, slots, freed, dead
 
     def write(self) -> None:
         for file in self._files:

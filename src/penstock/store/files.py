@@ -1,10 +1,11 @@
 """The seam between the store and the disk.
 
-Every byte the log reads or writes passes through a `Disk`; the store holds no path and calls nothing of `os` itself. There are
-two: `LocalDisk` here, and the faulty in-memory disk of `penstock.testing.disk`, which can lose, tear and refuse writes.
+Every byte the log reads or writes passes through a `Disk`; the store holds no path and calls nothing of `os` itself.
+There are two: `LocalDisk` here, and the faulty in-memory disk of `penstock.testing.disk`, which can lose, tear and
+refuse writes.
 
-Names are relative, made by the store from numbers (`log/00000000000000000003.log`): a name that came over the wire never
-becomes a path. A file's size is set with `truncate` before it is mapped; a mapping sees what `write` wrote.
+Names are relative, made by the store from numbers (`log/00000000000000000003.log`): a name that came over the wire
+never becomes a path. A file's size is set with `truncate` before it is mapped; a mapping sees what `write` wrote.
 
 Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`lock.py`).
 """
@@ -39,7 +40,9 @@ class File(Protocol):
     def truncate(self, length: int) -> None: ...
 
     def reserve(self, at: int, length: int) -> None:
-        """Disk space for a range that has not been written, or an OSError: writing to it through a mapping cannot fail then."""
+        """Disk space for a range that has not been written, or an OSError: writing to it through a mapping cannot fail
+        then.
+        """
         ...
 
     def length(self) -> int: ...
@@ -146,7 +149,9 @@ class LocalFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    __del__ = close  # a worker thread may still read a segment that was closed for everyone else: it goes with its last user
+    __del__ = (
+        close  # a worker thread may still read a segment that was closed for everyone else: it goes with its last user
+    )
 
 
 class LocalDisk:

@@ -29,14 +29,20 @@ class Format(msgspec.Struct, frozen=True):
 
 def open_format(disk: Disk, segment_bytes: int) -> Format:
     """The folder's facts: read, taken from a segment, or made anew for an empty folder."""
-    found = _from_file(disk) or _from_segments(disk)
+    found = find_format(disk)
     if found is None:
         if disk.list(LOG_FOLDER):
             raise StoreError("neither the format file nor any segment's header can be read: the log's secret is lost")
         found = Format(FORMAT, secrets.randbits(32), segment_bytes)
-    if found.format != FORMAT:
-        raise FormatUnknown("", found.format, FORMAT)
     _write(disk, found)
+    return found
+
+
+def find_format(disk: Disk) -> Format | None:
+    """The folder's facts, with nothing written; None when nothing here is ours."""
+    found = _from_file(disk) or _from_segments(disk)
+    if found is not None and found.format != FORMAT:
+        raise FormatUnknown(found.format, FORMAT)
     return found
 
 

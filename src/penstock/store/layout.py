@@ -3,12 +3,13 @@
     segment  = header (64 bytes), entries one behind the other, zeros up to its fixed size
     entry    = header (80 bytes), payload
 
-Two checksums per entry, both CRC32C: one over the payload, one over the header. With a sound header the damage of a payload has
-a queue, a row and offsets, and the log goes on behind it. The header's checksum starts from a secret of this log and from
-the entry's own position, so that bytes inside a payload can never pass for an entry, nor an entry for one elsewhere.
+Two checksums per entry, both CRC32C: one over the payload, one over the header. With a sound header the damage of a
+payload has a queue, a row and offsets, and the log goes on behind it. The header's checksum starts from a secret of
+this log and from the entry's own position, so that bytes inside a payload can never pass for an entry, nor an entry for
+one elsewhere.
 
-`synced` is the position up to which the log was known to be on the medium when the entry was written: the last sound entry
-proves how much must be there.
+`synced` is the position up to which the log was known to be on the medium when the entry was written: the last sound
+entry proves how much must be there.
 """
 
 import struct
@@ -20,8 +21,7 @@ FORMAT = 1
 MAGIC = 0x7E5C_A11F
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 
-# Behind magic and checksum: payload checksum, length, queue, count, row, base offset, store ms, synced, producer, sequence, encoding, flags,
-# tag hash.
+# What follows magic and checksum: see Header.
 FACTS = struct.Struct("<IIIIqqqqQqHHi")
 STAMP = struct.Struct("<II")
 HEADER_BYTES = STAMP.size + FACTS.size
@@ -41,7 +41,7 @@ class Header(NamedTuple):
     payload_crc: int
     length: int
     queue: int
-    count: int
+    messages: int
     row: int
     base: int
     store_ms: int
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return self.count if self.flags & RUN else 1
+        return self.messages if self.flags & RUN else 1
 
 
 def header_in(view: memoryview, at: int, position: int, secret: int) -> Header | None:

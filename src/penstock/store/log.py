@@ -1,9 +1,9 @@
 """The one append-only log: where it ends, how bytes get to its end, and when it refuses.
 
-A write that failed leaves nothing behind: what it may have written is cut off again, since half of a refused append must not
-come back to life at the next recovery. If even that fails, or a sync fails, or the disk reports anything but "full", the log
-turns read-only: what the operating system holds in memory can no longer be trusted to reach the disk, and only a restart,
-which reads back what is really there, may write again.
+A write that failed leaves nothing behind: what it may have written is cut off again, since half of a refused append
+must not come back to life at the next recovery. If even that fails, or a sync fails, or the disk reports anything but
+"full", the log turns read-only: what the operating system holds in memory can no longer be trusted to reach the disk,
+and only a restart, which reads back what is really there, may write again.
 """
 
 import errno
@@ -18,7 +18,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log:
-    """`end` is the position behind the last entry; `filled` up to where zeros have been written and synced ahead of it."""
+    """`end` is the position behind the last entry; up to `filled` zeros have been written and synced ahead of it."""
 
     def __init__(self, segments: Segments, end: int) -> None:
         self.segments = segments

@@ -1,4 +1,6 @@
-"""Which queues there are, as facts of the catalog: `queue/<id>` says how durable it is and what retention took from its front."""
+"""Which queues there are, as facts of the catalog: `queue/<id>` says how durable it is and what retention took from its
+front.
+"""
 
 from typing import NamedTuple
 

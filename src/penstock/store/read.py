@@ -1,11 +1,11 @@
 """Reading: from rows to payloads.
 
-Two steps, so that the event loop never waits for a disk: `Reader.plan` decides which rows (in the loop), `Plan.load` fetches
-them, either only what is in memory (in the loop) or whatever it takes (in a worker thread).
+Two steps, so that the event loop never waits for a disk: `Reader.plan` decides which rows (in the loop), `Plan.load`
+fetches them, either only what is in memory (in the loop) or whatever it takes (in a worker thread).
 
-The end of the log was written a moment ago and is served as slices of the mapping. Anything older is read with a flag that says
-"only from memory"; neighbours in the log are read together. What was on the disk before this process started is checked
-against its checksum the first time it is served; what does not pass is left out, reported, and never served.
+The end of the log was written a moment ago and is served as slices of the mapping. Anything older is read with a flag
+that says "only from memory"; neighbours in the log are read together. What was on the disk before this process started
+is checked against its checksum the first time it is served; what does not pass is left out, reported, and never served.
 """
 
 from typing import NamedTuple
@@ -101,7 +101,9 @@ class Plan:
         """The payloads; None when `wait` is false and something is not in memory."""
         return self._reader.load(self, wait)
 
-    def batch(self, payloads: list[memoryview], keep: list[int] | None = None, damage: list[Damage] | None = None) -> Batch:
+    def batch(
+        self, payloads: list[memoryview], keep: list[int] | None = None, damage: list[Damage] | None = None
+    ) -> Batch:
         rows = self.rows
         next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else self.table.visible_offset
         next_row = self.first_row + len(rows)
@@ -152,7 +154,9 @@ class _Cold:
         return self._plan.batch(payloads, keep, self._damage)
 
     def _ranges(self) -> list[_Range]:
-        """In the order of the rows; single entries are read with their headers, for the check and so that neighbours touch."""
+        """In the order of the rows; single entries are read with their headers, for the check and so that neighbours
+        touch.
+        """
         size, ranges = self._log.segments.segment_bytes, list[_Range]()
         for index, (position, length, lead) in enumerate(zip(self._positions, self._lengths, self._leads, strict=True)):
             if self._flags[index] & LOST:

@@ -1,8 +1,9 @@
 """Opening a log: from the files to the state in memory.
 
-With a clean stop's marker the checkpoint is the state. Without it, the log is replayed from the checkpoint; without a checkpoint
-(none yet, lost, or damaged) from its beginning. Replaying is the same either way: first the catalog's facts, which say which
-queues there are and where they begin, then every entry finds its rows. The newest copy of an entry wins.
+With a clean stop's marker the checkpoint is the state. Without it, the log is replayed from the checkpoint; without a
+checkpoint (none yet, lost, or damaged) from its beginning. Replaying is the same either way: first the catalog's facts,
+which say which queues there are and where they begin, then every entry finds its rows. The newest copy of an entry
+wins.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,13 +22,14 @@ from penstock.store.layout import HEADER_BYTES, RUN, STAMP, header_in
 from penstock.store.log import cut
 from penstock.store.queues import PREFIX, QueueFact, queue_of, unpack_queue
 from penstock.store.read import Damage
-from penstock.store.rowfiles import LOST, NOWHERE, ROW_DTYPE, RowFiles, Rows
+from penstock.store.rowfiles import LOST, NOWHERE, ROW_DTYPE, UNSURE, RowFiles, Rows
 from penstock.store.scan import Found, last_synced, scan, torn_bytes
 from penstock.store.segments import Segments
 from penstock.store.table import QueueTable
 from penstock.store.walk import Walk
 
 MARKER = "clean"
+_REWRITE_BYTES = 1 << 20
 
 Splitter = Callable[[memoryview], Spans]
 
@@ -60,7 +62,13 @@ class Recovery:
         config: StoreConfig,
         splitters: Mapping[int, Splitter],
     ) -> None:
-        self._disk, self._segments, self._files, self._config, self._splitters = disk, segments, files, config, splitters
+        self._disk, self._segments, self._files, self._config, self._splitters = (
+            disk,
+            segments,
+            files,
+            config,
+            splitters,
+        )
         self.report = RecoveryReport()
         self.tables: dict[int, QueueTable] = {}
         self.accounts = Accounts(segments.segment_bytes)
@@ -141,11 +149,12 @@ class Recovery:
             self._place(item)
         self.end = walk.end
         self.report.dropped_entries = len(walk.dropped)
-        self._tidy(walk)
+        self._tidy(walk, floor)
 
     def _learn_facts(self, floor: int) -> None:
-        """The catalog as it is at the end of the log, and the tables that follow from it. Facts count in the order of their rows:
-        the cleaner may have copied old ones behind newer ones."""
+        """The catalog as it is at the end of the log, and the tables that follow from it. Facts count in the order of
+        their rows: the cleaner may have copied old ones behind newer ones.
+        """
         changes: dict[int, memoryview] = {}
         for item in Walk(self._segments, self.position, floor):
             whole = isinstance(item, Found) and item.sound
@@ -183,7 +192,7 @@ class Recovery:
             self._append(table, found)
             return
         rows = self._rows_of(found)
-        table.skip_to(header.row + header.rows, header.base + header.count, header.store_ms)
+        table.skip_to(header.row + header.rows, header.base + header.messages, header.store_ms)
         self.accounts.remove(table.put(header.row, rows))
         alive = rows[max(0, table.min_row - header.row) :]
         self.accounts.add(found.position, int(alive["length"].sum()))
@@ -194,7 +203,7 @@ class Recovery:
             table.add_run(payload_at, header.base, header.store_ms, self._split(found), HEADER_BYTES)
         else:
             time_ms, tag = header.store_ms, header.tag
-            table.add(payload_at, header.length, header.base, header.count, time_ms, tag, HEADER_BYTES)
+            table.add(payload_at, header.length, header.base, header.messages, time_ms, tag, HEADER_BYTES)
         self.accounts.add(found.position, header.length)
 
     def _table_for(self, found: Found) -> QueueTable | None:
@@ -209,7 +218,7 @@ class Recovery:
         rows = np.zeros(header.rows, dtype=ROW_DTYPE)
         rows["base"] = np.arange(header.base, header.base + header.rows)
         rows["time"] = header.store_ms
-        rows["count"] = 1 if header.flags & RUN else header.count
+        rows["count"] = 1 if header.flags & RUN else header.messages
         if not found.sound:
             rows["flags"], rows["position"] = LOST, NOWHERE
         elif header.flags & RUN:
@@ -229,7 +238,7 @@ class Recovery:
 
     # --- setting the files right --------------------------------------------------------------------------------------
 
-    def _tidy(self, walk: Walk) -> None:
+    def _tidy(self, walk: Walk, floor: int) -> None:
         """Nothing but what counts is left in the log, and all of it is on the medium before anyone sees it."""
         for found in walk.dropped:
             if found.position < self.end:
@@ -244,18 +253,31 @@ class Recovery:
             cut(segment, place + 1, self._segments.segment_bytes)
         first = self.position // self._segments.segment_bytes
         for number in [number for number in self._segments.numbers if number >= first]:
+            self._write_again(number, floor)
             self._segments.get(number).file.sync()
         self._segments.sync_folder()
+
+    def _write_again(self, number: int, floor: int) -> None:
+        """What is not known to have been synced may be in memory only and pass for written there, after a sync that failed: a sync
+        now would skip it. Written once more, it is not skipped."""
+        base = number * self._segments.segment_bytes
+        file = self._segments.get(number).file
+        until = min(self.end, base + self._segments.segment_bytes) - base
+        for place in range(max(floor - base, 0), until, _REWRITE_BYTES):
+            file.write(file.read(min(_REWRITE_BYTES, until - place), place), place)
 
     # --- mending a piece ----------------------------------------------------------------------------------------------
 
     def mend(self, table: QueueTable, number: int) -> None:
-        """Make the rows of a piece anew from the log, since its checksum is wrong. During the replay only from the part before
-        the checkpoint: what comes behind it is about to be replayed on top, and the accounts with it."""
+        """Make the rows of a piece anew from the log, since its checksum is wrong. During the replay only from the part
+        before the checkpoint: what comes behind it is about to be replayed on top, and the accounts with it.
+        """
         size = self._files.piece_rows
         low, high = max(number * size, table.min_row), min((number + 1) * size, table.clean_row)
         piece = self._files.rows(table.slots[number - table.first_piece])
-        piece[low - number * size : high - number * size] = np.array((NOWHERE, 0, 0, 0, 0, 0, 0, LOST), dtype=ROW_DTYPE)
+        piece[low - number * size : high - number * size] = np.array(
+            (NOWHERE, 0, 0, 0, 0, 0, 0, LOST | UNSURE), dtype=ROW_DTYPE
+        )
         table.lost = list(range(low, high))
         for item in scan(self._segments, self._segments.first_position(self._segments.numbers[0])):
             if self._replaying and item.position >= self.position:

@@ -1,8 +1,8 @@
 """Where the rows of all queue tables lie: a few large files, cut into pieces.
 
-A row says where one message (or closed batch) is in the log. A piece holds `piece_rows` rows of one queue; a queue table is a
-list of pieces. All pieces of all queues share few files, each mapped whole, so that ten thousand queues need no more open
-files and mappings than one does. A file is sparse: an empty piece costs no disk.
+A row says where one message (or closed batch) is in the log. A piece holds `piece_rows` rows of one queue; a queue
+table is a list of pieces. All pieces of all queues share few files, each mapped whole, so that ten thousand queues need
+no more open files and mappings than one does. A file is sparse: an empty piece costs no disk.
 
 The dtype is aligned on purpose: on a packed one `searchsorted` copies the whole column first.
 """
@@ -33,6 +33,7 @@ ROW_DTYPE = np.dtype(
     align=True,
 )
 LOST = 1  # row flag: what it stood for was damaged; it keeps its number and its offsets
+UNSURE = 2  # row flag: of a lost row whose offset is not known either
 NOWHERE = -1  # the position of a lost row
 
 Rows = npt.NDArray[np.void]
@@ -49,7 +50,6 @@ class RowFiles:
         self._rows: list[Rows] = []
         self._free: list[int] = []
         self._freed: list[int] = []  # still named by the last checkpoint: not to be overwritten before the next
-        disk.make_folder(FOLDER)
 
     @property
     def chunks(self) -> int:
@@ -105,6 +105,9 @@ class RowFiles:
     def take_freed(self) -> list[int]:
         freed, self._freed = self._freed, []
         return freed
+
+    def put_back(self, freed: list[int]) -> None:
+        self._freed.extend(freed)
 
     def reuse(self, freed: list[int]) -> None:
         self._free.extend(freed)

@@ -1,7 +1,7 @@
 """Walking the log from entry to entry: what recovery, verification and the cleaner stand on.
 
-At a place where no sound header stands, the walk looks for the next one in the segment. What lies between is damage, unless
-nothing sound follows in the newest segment: then it is where the log ends, torn or not.
+At a place where no sound header stands, the walk looks for the next one in the segment. What lies between is damage,
+unless nothing sound follows in the newest segment: then it is where the log ends, torn or not.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ class Found(NamedTuple):
 
 
 def scan(segments: Segments, start: int, payloads: bool = True) -> Iterator[Found | Damage]:
-    """All entries from `start`, which is where one begins, and the damage between them. Without `payloads` only headers are checked."""
+    """All entries from `start`, which is where one begins, and the damage between them. Without `payloads` only headers
+    are checked.
+    """
     for number, begin, end in segments.from_position(start):
         yield from scan_segment(segments, number, begin, end, payloads)
 

@@ -1,7 +1,8 @@
 """The log's files: fixed-size segments, named by number.
 
-A position in the log is `number * segment_bytes + place in the file`, so any position finds its file by a division. Segments
-are removed anywhere in the log once nothing in them is alive: gaps in the numbers are normal. Few are open at a time.
+A position in the log is `number * segment_bytes + place in the file`, so any position finds its file by a division.
+Segments are removed anywhere in the log once nothing in them is alive: gaps in the numbers are normal. Few are open at
+a time.
 """
 
 from collections import OrderedDict
@@ -28,7 +29,7 @@ class Segment:
     @property
     def view(self) -> memoryview:
         if self._view is None:
-            self._view = self.file.map(writable=False)
+            self._view = self.file.map(writable=False) if self.file.length() else memoryview(b"")
         return self._view
 
     def forget_view(self) -> None:
@@ -38,7 +39,6 @@ class Segment:
 class Segments:
     def __init__(self, disk: Disk, segment_bytes: int, secret: int, open_max: int) -> None:
         self._disk, self.segment_bytes, self.secret, self._open_max = disk, segment_bytes, secret, open_max
-        disk.make_folder(LOG_FOLDER)
         self.numbers = sorted(int(name[:-4]) for name in disk.list(LOG_FOLDER) if name.endswith(".log"))
         self._open: OrderedDict[int, Segment] = OrderedDict()
 
@@ -50,8 +50,6 @@ class Segments:
         segment = self._open.get(number)
         if segment is None:
             segment = Segment(number, self._disk.open(self._name(number)))
-            if segment.file.length() < self.segment_bytes:  # a power cut kept the name but not the size: nothing was synced
-                segment.file.truncate(self.segment_bytes)
             self._open[number] = segment
             self._forget_oldest()
         else:
@@ -85,10 +83,17 @@ class Segments:
         self._forget_oldest()
         return segment
 
+    def mend_lengths(self) -> None:
+        """A power cut may keep a name but not the size, which is set before anything is synced."""
+        for number in self.numbers:
+            file = self.get(number).file
+            if file.length() < self.segment_bytes:
+                file.truncate(self.segment_bytes)
+
     def remove(self, number: int) -> None:
+        self._disk.remove(self._name(number))
         self._open.pop(number, None)
         self.numbers.remove(number)
-        self._disk.remove(self._name(number))
 
     def sync_folder(self) -> None:
         self._disk.sync_folder(LOG_FOLDER)
@@ -100,7 +105,9 @@ class Segments:
         return number * self.segment_bytes + SEGMENT_HEADER_BYTES
 
     def from_position(self, position: int) -> Iterator[tuple[int, int, int | None]]:
-        """The segments from a position on: number, the place to begin at, and where the entries of a sealed one end if known."""
+        """The segments from a position on: number, the place to begin at, and where the entries of a sealed one end if
+        known.
+        """
         first, place = divmod(position, self.segment_bytes)
         numbers = [number for number in self.numbers if number >= first]
         for number, successor in zip(numbers, [*numbers[1:], None], strict=False):

@@ -1,7 +1,8 @@
 """The store as the core sees it: append, read, trim, and when it is durable.
 
-Synchronous and without threads of its own: `flush`, `checkpoint` and `clean` do their work here and now. The running broker
-has `keeper.py` do them on the side. All calls come from one thread, the event loop's, except where a worker is named.
+Synchronous and without threads of its own: `flush`, `checkpoint` and `clean` do their work here and now. The running
+broker has `keeper.py` do them on the side. All calls come from one thread, the event loop's, except where a worker is
+named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock import logs
 from penstock.clock import Clock
 from penstock.config import StoreConfig
 from penstock.errors import QueueNotFound, StoreClosed, StoreError
@@ -19,14 +21,16 @@ from penstock.store.catalog import CATALOG_QUEUE, Facts, fact_entry
 from penstock.store.cleaner import Move, dead, worth_cleaning
 from penstock.store.commit import Commits, Then
 from penstock.store.files import Disk, write_whole
-from penstock.store.format import open_format
+from penstock.store.format import LOG_FOLDER, open_format
 from penstock.store.log import Log
 from penstock.store.queues import QueueFact, pack_queue, queue_key
 from penstock.store.read import Batch, Damage, Plan, Reader
 from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
-from penstock.store.rowfiles import RowFiles
+from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
 from penstock.store.table import QueueTable
+
+log = logs.get(__name__)
 
 
 class Bounds(NamedTuple):
@@ -41,7 +45,9 @@ class Bounds(NamedTuple):
 class Store:
     """Made by `Store.open`."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, clock: Clock, recovery: Recovery, files: RowFiles, segments: Segments) -> None:
+    def __init__(
+        self, disk: Disk, config: StoreConfig, clock: Clock, recovery: Recovery, files: RowFiles, segments: Segments
+    ) -> None:
         self._disk, self._config, self._clock, self._files, self._segments = disk, config, clock, files, segments
         self.report = recovery.report
         self.damage: list[Damage] = list(recovery.report.damage)
@@ -52,6 +58,7 @@ class Store:
         self._appender = Appender(config, clock, self._log, self._tables, self._commits, self._accounts)
         self._appender.last_ms = recovery.last_ms
         self.checkpoint_position = recovery.position
+        self._unwritten: set[int] = set()  # slots that a failed checkpoint should have synced
         self._move: Move | None = None
         self._closed = False
 
@@ -67,8 +74,11 @@ class Store:
 
     @classmethod
     def _open(cls, disk: Disk, config: StoreConfig, clock: Clock, splitters: Mapping[int, Splitter]) -> "Store":
+        for folder in (LOG_FOLDER, FOLDER):
+            disk.make_folder(folder)
         found = open_format(disk, config.segment_bytes)
         segments = Segments(disk, found.segment_bytes, found.secret, config.open_segments_max)
+        segments.mend_lengths()
         files = RowFiles(disk, config.piece_rows, config.chunk_pieces)
         recovery = Recovery(disk, segments, files, config, splitters)
         recovery.run()
@@ -127,6 +137,11 @@ class Store:
     @property
     def end_position(self) -> int:
         return self._log.end
+
+    @property
+    def ack_position(self) -> int:
+        """What an acknowledgement of the last append has to wait for; 0 when it went to queues without sync only."""
+        return self._appender.ack_position
 
     @property
     def durable_position(self) -> int:
@@ -279,7 +294,7 @@ class Store:
 
     def begin_checkpoint(self) -> directory.Pending:
         """What a checkpoint at the present end of the log has to write, once the log is durable up to there."""
-        slots: set[int] = set()
+        slots, self._unwritten = self._unwritten, set()
         for table in self._tables.values():
             slots |= directory.seal(table, self._config.piece_rows)
         states = [directory.state_of(table) for table in self._tables.values()]
@@ -296,8 +311,8 @@ class Store:
             damage=self.damage,
             tables=states,
         )
-        files = self._files.files_of(slots)
-        return directory.Pending(self._disk, saved, files, self._files.take_freed(), dead(self._accounts, self._segments))
+        files, gone = self._files.files_of(slots), dead(self._accounts, self._segments)
+        return directory.Pending(self._disk, saved, slots, files, self._files.take_freed(), gone)
 
     def end_checkpoint(self, pending: directory.Pending) -> None:
         """The checkpoint is on the medium: what it no longer names may go."""
@@ -305,17 +320,34 @@ class Store:
         self._files.reuse(pending.freed)
         for number in pending.dead:
             if number in self._segments.numbers[:-1]:
-                self._segments.remove(number)
-                self._accounts.forget(number)
+                self._remove(number)
 
-    def checkpoint(self) -> None:
-        """Here and now. A checkpoint that cannot be written leaves the old one in force."""
+    def _remove(self, number: int) -> None:
+        try:
+            self._segments.remove(number)
+        except OSError as error:  # nothing in it is needed: the next checkpoint tries again
+            log.warning("a segment with nothing alive could not be removed", segment=number, error=str(error))
+        else:
+            self._accounts.forget(number)
+
+    def abort_checkpoint(self, pending: directory.Pending) -> None:
+        """It could not be written: the old one stays in force, and the next has this one's work to do as well."""
+        self._unwritten |= pending.slots
+        self._files.put_back(pending.freed)
+
+    def checkpoint(self) -> bool:
+        """Here and now; False when it could not be written."""
         self.flush()
         if self._log.read_only_because is not None:
-            return
+            return False
         pending = self.begin_checkpoint()
-        pending.write()
+        try:
+            pending.write()
+        except OSError:
+            self.abort_checkpoint(pending)
+            return False
         self.end_checkpoint(pending)
+        return True
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -324,9 +356,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        if self._log.read_only_because is None:
-            self.checkpoint()
-        if self._log.read_only_because is None:
+        if self.checkpoint():
             write_whole(self._disk, ".", MARKER, msgspec.json.encode(Marker(self._log.end)))
 
     def abandon(self) -> None:

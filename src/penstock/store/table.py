@@ -1,8 +1,9 @@
 """A queue's table: one row per message or closed batch, found by row number, offset or time.
 
-Rows are numbered from 0 and never renumbered; the entry number that clients see is the row number. Retention takes rows from the
-front (`min_row`), appending adds them behind (`next_row`), readers see them up to `visible_row`. Row r lies in piece
-`r // piece_rows`. Offsets grow with the rows; store times never go back; positions do where the cleaner has copied.
+Rows are numbered from 0 and never renumbered; the entry number that clients see is the row number. Retention takes rows
+from the front (`min_row`), appending adds them behind (`next_row`), readers see them up to `visible_row`. Row r lies in
+piece `r // piece_rows`. Offsets grow with the rows; store times never go back; positions do where the cleaner has
+copied.
 
 `add` is on the hot path: it packs a row straight into the mapped file and touches plain attributes only.
 """
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from penstock.model import Durability, Spans
-from penstock.store.rowfiles import LOST, NOWHERE, ROW, ROW_BYTES, ROW_DTYPE, RowFiles, Rows
+from penstock.store.rowfiles import LOST, NOWHERE, ROW, ROW_BYTES, ROW_DTYPE, UNSURE, RowFiles, Rows
 
 STRETCH_ROWS = 85  # about a page: reserved on the disk at a time
 
@@ -31,12 +32,14 @@ class Trimmed(NamedTuple):
 
 
 class QueueTable:
-    def __init__(self, files: RowFiles, queue: int, durability: Durability, min_row: int = 0, min_offset: int = 0) -> None:
+    def __init__(
+        self, files: RowFiles, queue: int, durability: Durability, min_row: int = 0, min_offset: int = 0
+    ) -> None:
         self._files, self.queue, self.durability = files, queue, durability
         self.min_row, self.min_offset = min_row, min_offset
         self.next_row, self.next_offset = min_row, min_offset
         self.visible_row, self.visible_offset = min_row, min_offset
-        self.live_bytes = 0
+        self.live_bytes = self.trimmed_bytes = 0
         self.last_ms = 0
         self.producers: dict[int, int] = {}  # deduplication: highest sequence by producer, least recently used first
         self.turn = 0  # of the appender: whether this append has touched the queue already
@@ -101,12 +104,13 @@ class QueueTable:
         """Rows up to `row` are lost: they keep their numbers, and their offsets up to `base`, from being used again."""
         while self.next_row < row:
             self.lost.append(self.next_row)
-            self.add(NOWHERE, 0, base, 0, max(time_ms, self.last_ms), 0, 0, LOST)
+            self.add(NOWHERE, 0, base, 0, max(time_ms, self.last_ms), 0, 0, LOST | UNSURE)
         self.next_offset = max(self.next_offset, base)
 
     def _extend(self, base: int, time_ms: int) -> None:
-        """Room for more rows: the next stretch of the last piece, or a new piece. Reserved on the disk first, since a mapping
-        that the disk has no room for would end the process instead of raising an error."""
+        """Room for more rows: the next stretch of the last piece, or a new piece. Reserved on the disk first, since a
+        mapping that the disk has no room for would end the process instead of raising an error.
+        """
         inside = self.next_row % self._files.piece_rows
         if not self.slots or not inside:
             self._begin_piece(base, time_ms)
@@ -249,12 +253,14 @@ class QueueTable:
         self.changed.add(number)
 
     def settle(self) -> None:
-        """After recovery: rows that stayed lost take the offset and time of the row behind them, so that both still grow."""
+        """After recovery: rows that stayed lost take the offset and time of the row behind them, so that both still
+        grow.
+        """
         for row in reversed(self.lost):
             if row < self.min_row:
                 continue
             mine = self.rows(row, row + 1)
-            if mine["flags"][0] & LOST:
+            if mine["flags"][0] & UNSURE:
                 if row + 1 < self.next_row:
                     behind = self.rows(row + 1, row + 2)
                     mine["base"], mine["time"] = behind["base"], behind["time"]
@@ -280,7 +286,9 @@ class QueueTable:
         trimmed = _joined([(rows["position"].copy(), rows["length"].astype(np.int64)) for rows in gone])
         self.min_offset = self.offset_of(row)
         self.min_row = row
-        self.live_bytes -= int(trimmed.lengths.sum())
+        gone_bytes = int(trimmed.lengths.sum())
+        self.live_bytes -= gone_bytes
+        self.trimmed_bytes += gone_bytes
         self.show(self.min_row, self.min_offset)
         self._drop_pieces()
         return trimmed

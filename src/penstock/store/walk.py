@@ -1,8 +1,8 @@
 """What of a scanned log counts: whole groups, and everything up to its end.
 
 Three decisions, in this order:
-- a group of which a part is missing or damaged never happened, unless it lies below what was synced: then it had been committed,
-  and its intact entries are kept;
+- a group of which a part is missing or damaged never happened, unless it lies below what was synced: then it had been
+  committed, and its intact entries are kept;
 - unsound things count as damage when something sound follows, or below what was synced; else they are the torn tail;
 - the log ends behind the last thing that counts, and never below what was synced.
 """

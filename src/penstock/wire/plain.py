@@ -60,9 +60,7 @@ class Plain(Entry):
 
     def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
         keyed, tagged, middle = self.key_bytes, self.tags_bytes, len(self.extra)
-        _HEAD.pack_into(
-            buffer, at, self.length, offset, store_ms, self.born_ms, keyed, tagged, middle - keyed - tagged
-        )
+        _HEAD.pack_into(buffer, at, self.length, offset, store_ms, self.born_ms, keyed, tagged, middle - keyed - tagged)
         at += _HEAD.size
         if middle:
             buffer[at : at + middle] = self.extra
@@ -153,7 +151,7 @@ def _head_at(payload: memoryview, at: int) -> tuple[int, int, int, int, int, int
     length, keyed, tagged, properties = head[0], head[4], head[5], head[6]
     if length < _HEAD.size + keyed + tagged + properties or at + length > len(payload):
         raise StoreError(f"a plain record of {length} bytes does not fit at byte {at} of {len(payload)}")
-    return head  # type: ignore[return-value]  # the struct says which types
+    return head
 
 
 def message_in(payload: memoryview, at: int = 0) -> Message:

@@ -1,0 +1,215 @@
+"""The parts of a broker, put together, and the chores that keep it going.
+
+Not a place for behaviour: a gateway is handed the parts it needs (`broker.topics`, `broker.publisher`, ...), not the
+broker.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from penstock import __version__, logs
+from penstock.clock import Clock
+from penstock.config import Config
+from penstock.core import events
+from penstock.core.authorizer import AllowAll, Authorizer
+from penstock.core.fetch import Fetcher
+from penstock.core.metrics import Metric
+from penstock.core.minutes import Minutes
+from penstock.core.publish import Publisher
+from penstock.core.retention import apply_retention
+from penstock.core.staging import Staging
+from penstock.core.topics import Topics, TopicSettings
+from penstock.core.waits import Waits
+from penstock.errors import DiskFull, PenstockError
+from penstock.model import Durability, Entry
+from penstock.store.files import LocalDisk
+from penstock.store.keeper import Keeper
+from penstock.store.lock import FolderLock
+from penstock.store.progress import Progress
+from penstock.store.recovery import Splitter
+from penstock.store.store import Store
+
+log = logs.get(__name__)
+
+EncodeEvent = Callable[[int, bytes, str, int], Entry]  # queue, JSON, kind, time: an entry in some encoding
+
+
+class Broker:
+    """Made by `Broker.open`; `start` and `stop` belong to one event loop."""
+
+    def __init__(
+        self, config: Config, clock: Clock, lock: FolderLock, store: Store, progress: Progress, encode: EncodeEvent
+    ) -> None:
+        self._config, self._clock, self._lock, self._encode = config, clock, lock, encode
+        settings = config.broker
+        self.authorizer: Authorizer = AllowAll()
+        self.store, self.progress = store, progress
+        self.bus = events.Bus(settings.events_pending_max)
+        self.keeper = Keeper(store, clock, config.store)
+        self.waits = Waits(settings.waiters_max)
+        self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
+        self.publisher = Publisher(store, self.keeper, self.waits, settings)
+        self.fetcher = Fetcher(store, self.waits, clock, self.bus)
+        self.staging = Staging(store, self.publisher, clock, self.bus, settings)
+        self._minutes = Minutes(store, self.topics, clock, self.bus)
+        self._chores: asyncio.Task[None] | None = None
+        self._retained_ms = clock.monotonic_ms()
+        self._state = "starting"
+        self._told_read_only = False
+
+    @classmethod
+    def open(cls, config: Config, clock: Clock, splitters: Mapping[int, Splitter], encode: EncodeEvent) -> "Broker":
+        """Take the data folder and recover what is in it."""
+        lock = FolderLock(config.server.data)
+        try:
+            store = Store.open(LocalDisk(config.server.data), config.store, clock, splitters)
+            progress = Progress(config.server.data)
+            return cls(config, clock, lock, store, progress, encode)
+        except BaseException:
+            lock.release()
+            raise
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self.keeper.start()
+        if self.topics.find(events.EVENTS_TOPIC) is None:
+            kept_ms = self._config.broker.events_retention_ms
+            settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
+            await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
+        self._tell_of_start()
+        self._chores = asyncio.create_task(self._run_chores(), name="penstock-chores")
+        self._state = "running"
+
+    def _tell_of_start(self) -> None:
+        report, now_ms = self.store.report, self._clock.now_ms()
+        started = events.BrokerStarted(
+            at_ms=now_ms,
+            version=__version__,
+            clean=report.clean,
+            rebuilt=report.rebuilt,
+            replayed_entries=report.replayed_entries,
+            cut_bytes=report.cut_bytes,
+            damaged_ranges=len(report.damage),
+        )
+        self.bus.emit(started)
+        tell = log.warning if report.damage else log.info
+        tell("log opened", end=self.store.end_position, **msgspec.structs.asdict(started))
+        for damage in report.damage:
+            log.warning("damage in the log, fenced off", position=damage.position, length=damage.length, why=damage.why)
+        if self.progress.damage:
+            log.warning("progress was damaged", what=self.progress.damage)
+            self.bus.emit(events.ProgressDamaged(at_ms=now_ms, what=self.progress.damage))
+
+    async def stop(self) -> None:
+        """Drain, sync, leave the marker of a clean stop, give the folder back."""
+        self._state = "stopping"
+        if self._chores is not None:
+            self._chores.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._chores
+        self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
+        self._append_events()
+        try:
+            await self.keeper.stop()
+            self.progress.close()
+        finally:
+            self._lock.release()
+            self._state = "stopped"
+
+    # --- chores -------------------------------------------------------------------------------------------------------
+
+    async def _run_chores(self) -> None:
+        chores = (self._watch_log, self._append_events, self.staging.expire, self._minutes.tick, self._retain)
+        while True:
+            await asyncio.sleep(self._config.broker.chore_interval_ms / 1000)
+            for chore in chores:
+                try:
+                    chore()
+                except PenstockError as error:
+                    log.error("a chore failed, it is tried again", chore=chore.__name__, error=str(error))
+                except Exception:
+                    log.exception("a chore failed, it is tried again", chore=chore.__name__)
+            await self._write_progress()
+
+    def _watch_log(self) -> None:
+        why = self.store.read_only_because
+        if why is not None and not self._told_read_only:
+            self._told_read_only = True
+            log.error("the log is read-only until a restart", why=why)
+            self.bus.emit(events.LogReadOnly(at_ms=self._clock.now_ms(), why=why))
+
+    def _append_events(self) -> None:
+        pending = self.bus.take()
+        if not pending or self.store.read_only_because is not None:
+            return
+        queue = self.topics.get(events.EVENTS_TOPIC).queue(0)
+        encode, json = self._encode, msgspec.json.encode
+        entries = [encode(queue, json(event), type(event).__name__, event.at_ms) for event in pending]
+        try:
+            self.publisher.publish(entries, lambda error: None)
+        except DiskFull:
+            self.bus.put_back(pending)
+
+    def _retain(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._retained_ms >= self._config.store.clean_interval_ms:
+            self._retained_ms = now_ms
+            if self.store.read_only_because is None:
+                apply_retention(self.store, self.topics, self._clock, self.bus)
+
+    async def _write_progress(self) -> None:
+        changes = self.progress.take_changes()
+        if not changes:
+            return
+        try:
+            await asyncio.to_thread(self.progress.write, changes)
+        except sqlite3.Error as error:
+            for change in changes:
+                self.progress.put_back(change)
+            log.error("progress could not be written, it is tried again", error=str(error))
+
+    # --- what can be asked --------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        why = self.store.read_only_because
+        return f"read-only: {why}" if self._state == "running" and why else self._state
+
+    @property
+    def ready(self) -> bool:
+        return self._state == "running" and self.store.read_only_because is None
+
+    def metrics(self) -> Iterable[Metric]:
+        store = self.store
+        yield Metric("penstock_ready", "gauge", "1 when the broker takes messages.", float(self.ready))
+        yield Metric("penstock_topics", "gauge", "Topics.", len(self.topics))
+        yield Metric(
+            "penstock_log_end_bytes", "counter", "Position behind the last entry of the log.", store.end_position
+        )
+        yield Metric(
+            "penstock_log_durable_bytes", "counter", "Position up to which the log is synced.", store.durable_position
+        )
+        yield Metric(
+            "penstock_log_damaged_ranges", "gauge", "Ranges of the log that cannot be read.", len(store.damage)
+        )
+        yield Metric("penstock_waiting_consumers", "gauge", "Consumers that wait for new messages.", len(self.waits))
+        yield Metric(
+            "penstock_duplicates_total", "counter", "Messages refused as duplicates.", self.publisher.duplicates
+        )
+        yield Metric("penstock_events_dropped_total", "counter", "Events lost because too many came.", self.bus.dropped)
+        yield Metric("penstock_stages", "gauge", "Open stages.", len(self.staging))
+        yield Metric("penstock_staged_bytes", "gauge", "Bytes held in open stages.", self.staging.size_bytes)
+        for topic in self.topics:
+            tables = [store.table(queue) for queue in topic.queues]
+            labels = {"topic": topic.name}
+            published = sum(table.next_offset for table in tables)
+            kept = sum(table.live_bytes for table in tables)
+            yield Metric(
+                "penstock_topic_messages_total", "counter", "Messages ever published to a topic.", published, labels
+            )
+            yield Metric("penstock_topic_bytes", "gauge", "Bytes a topic holds.", kept, labels)

@@ -1,0 +1,133 @@
+"""What happens in the broker, as typed events: the doctor, the statistics and the health pipeline live on them.
+
+One struct per kind. Each is handed to whoever listens on the bus, and appended as JSON to the system topic
+`penstock_events`, in batches, off the hot path. `docs/events.md` describes every kind and field.
+
+The bus never holds anybody up: a listener that raises is logged and the others are still told; when events come faster
+than they can be appended, the surplus is counted in `dropped` and shown in the metrics.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from penstock import logs
+
+log = logs.get(__name__)
+
+EVENTS_TOPIC = "penstock_events"
+
+
+class Event(msgspec.Struct, kw_only=True, tag_field="kind", tag=True):
+    """`at_ms` is when it happened. The kind is the class's name."""
+
+    at_ms: int
+
+
+class BrokerStarted(Event):
+    version: str
+    clean: bool  # whether the last stop was a clean one
+    rebuilt: bool  # whether the tables were rebuilt from the log
+    replayed_entries: int
+    cut_bytes: int
+    damaged_ranges: int
+
+
+class BrokerStopping(Event):
+    pass
+
+
+class LogReadOnly(Event):
+    why: str
+
+
+class DamageFound(Event):
+    position: int
+    length_bytes: int
+    why: str
+
+
+class TopicCreated(Event):
+    topic: str
+    queues: int
+
+
+class TopicChanged(Event):
+    topic: str
+    changes: dict[str, str]
+
+
+class TopicDeleted(Event):
+    topic: str
+
+
+class QueueTrimmed(Event):
+    """Retention took messages from the front of a queue."""
+
+    topic: str
+    queue: int
+    from_offset: int
+    to_offset: int
+
+
+class StageCommitted(Event):
+    key: str
+    stages: int
+    messages: int
+
+
+class StageExpired(Event):
+    stage: str
+    messages: int
+
+
+class ProgressDamaged(Event):
+    what: str
+
+
+class QueueMinute(Event):
+    """A minute of a queue that something was published to."""
+
+    topic: str
+    queue: int
+    messages: int
+    bytes: int
+    max_offset: int
+
+
+Listener = Callable[[Event], None]
+
+
+class Bus:
+    def __init__(self, pending_max: int) -> None:
+        self._listeners: list[Listener] = []
+        self._pending: list[Event] = []
+        self._pending_max = pending_max
+        self.dropped = 0
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Be told of every event; call what comes back to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener failed on an event", kind=type(event).__name__)
+        if len(self._pending) < self._pending_max:
+            self._pending.append(event)
+        else:
+            self.dropped += 1
+
+    def take(self) -> list[Event]:
+        """What was emitted since the last time, to be appended."""
+        pending, self._pending = self._pending, []
+        return pending
+
+    def put_back(self, events: list[Event]) -> None:
+        """They could not be appended: try again later, as far as there is room."""
+        room = max(0, self._pending_max - len(self._pending))
+        self.dropped += max(0, len(events) - room)
+        self._pending[:0] = events[:room]

@@ -1,0 +1,64 @@
+"""Reading a queue: now, from wherever it takes, or when something comes.
+
+`fetch_now` answers from memory or says that it cannot (None): a gateway calls it first and falls back to `fetch`, which
+reads in a worker thread. Damage that a read comes upon is reported as an event; the messages around it are served.
+"""
+
+import asyncio
+
+from penstock.clock import Clock
+from penstock.core.events import Bus, DamageFound
+from penstock.core.waits import Waits
+from penstock.store.read import Batch, Damage, Plan
+from penstock.store.store import Store
+
+
+class Fetcher:
+    def __init__(self, store: Store, waits: Waits, clock: Clock, bus: Bus) -> None:
+        self._store, self._waits, self._clock, self._bus = store, waits, clock, bus
+        self._reported: set[int] = set()
+
+    def fetch_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch | None:
+        """From an offset, if it is in memory."""
+        return self._reported_on(self._store.plan(queue, offset, messages_max, bytes_max).load(wait=False))
+
+    async def fetch(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch:
+        """From an offset."""
+        return await self._load(self._store.plan(queue, offset, messages_max, bytes_max))
+
+    async def fetch_rows(self, queue: int, row: int, messages_max: int, bytes_max: int) -> Batch:
+        """From an entry number."""
+        return await self._load(self._store.plan_row(queue, row, messages_max, bytes_max))
+
+    async def _load(self, plan: Plan) -> Batch:
+        batch = plan.load(wait=False)
+        if batch is None:
+            batch = await asyncio.to_thread(plan.load, True)
+        if batch is None:
+            raise RuntimeError("a read that may wait came back with nothing")
+        self._reported_on(batch)
+        return batch
+
+    def _reported_on(self, batch: Batch | None) -> Batch | None:
+        for damage in batch.damage if batch else ():
+            self._report(damage)
+        return batch
+
+    def _report(self, damage: Damage) -> None:
+        if damage.position in self._reported:
+            return
+        self._reported.add(damage.position)
+        self._store.damage.append(damage)
+        now_ms = self._clock.now_ms()
+        self._bus.emit(DamageFound(at_ms=now_ms, position=damage.position, length_bytes=damage.length, why=damage.why))
+
+    async def wait(self, queue: int, offset: int, timeout_ms: int) -> bool:
+        """Until the queue holds something at `offset` or behind it; False when the time is up first."""
+        if self._store.bounds(queue).max_offset > offset:
+            return True
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        wait = self._waits.park(queue, timeout_ms, lambda there: None if done.done() else done.set_result(there))
+        try:
+            return await done
+        finally:
+            wait.cancel()

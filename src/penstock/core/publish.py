@@ -1,0 +1,80 @@
+"""Publishing: many entries at once, each message once.
+
+`publish` is the hot path of the core: one call per read from a socket, one append, one callback when it is durable.
+Nothing is made per message. A producer that numbers its messages is deduplicated: an entry whose sequence is not above
+the highest of that producer in that queue was stored before, is not stored again, and keeps `offset` -1.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.config import BrokerConfig
+from penstock.core.waits import Waits
+from penstock.errors import MessageTooLarge
+from penstock.model import Entry
+from penstock.store.catalog import Facts
+from penstock.store.keeper import Keeper
+from penstock.store.store import Store
+
+Then = Callable[[Exception | None], None]
+
+
+class Publisher:
+    def __init__(self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig) -> None:
+        self._store, self._keeper, self._waits = store, keeper, waits
+        self._bytes_max = config.message_bytes_max
+        self.duplicates = 0
+
+    def publish(self, entries: Sequence[Entry], then: Then) -> None:
+        """Append them; `then(error)` is called once, when they are as durable as their topics ask for, before consumers
+        are woken. Raises at once, with nothing stored, when they cannot be appended.
+        """
+        self._check(entries)
+        fresh = self._fresh(entries)
+        if not fresh:  # the first copy may still wait for its sync
+            self._keeper.when_durable(self._store.end_position, then)
+            return
+        self._store.append(fresh)
+        self._acknowledge(fresh, then)
+
+    def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
+        """As `publish`, but all or nothing even through a crash, and together with facts of the catalog."""
+        self._check(entries)
+        self._store.append(entries, group=True, facts=facts)
+        self._acknowledge(entries, then)
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        bytes_max = self._bytes_max
+        for entry in entries:
+            if entry.length > bytes_max:
+                raise MessageTooLarge(entry.length, bytes_max)
+
+    def _acknowledge(self, entries: Sequence[Entry], then: Then) -> None:
+        waits = self._waits
+
+        def done(error: Exception | None) -> None:
+            then(error)
+            if error is None and waits:
+                waits.wake({entry.queue for entry in entries})
+
+        self._keeper.when_durable(self._store.ack_position, done)
+
+    def _fresh(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Those that were not stored before."""
+        if not any(entry.producer for entry in entries):
+            return entries
+        fresh: list[Entry] = []
+        highest: dict[tuple[int, int], int] = {}
+        for entry in entries:
+            if entry.producer:
+                key = (entry.queue, entry.producer)
+                last = highest.get(key, self.last_sequence(*key))
+                if entry.sequence <= last:
+                    self.duplicates += 1
+                    continue
+                highest[key] = entry.sequence
+            fresh.append(entry)
+        return fresh
+
+    def last_sequence(self, queue: int, producer: int) -> int:
+        """The highest sequence stored from a producer in a queue; -1 for none."""
+        return self._store.table(queue).producers.get(producer, -1)
