@@ -40,9 +40,7 @@ class StoreConfig(msgspec.Struct, forbid_unknown_fields=True):
     durability: Durability = Durability.SYNC
     segment_bytes: int = 128 * MIB
     flush_interval_ms: int = 500  # async: how often the log is flushed all the same
-    fill_step_bytes: int = (
-        1 * MIB
-    )  # sync: zeros written ahead at a time, since that makes fdatasync nearly twice as fast
+    fill_step_bytes: int = 4 * MIB  # sync: zeros written ahead at a time: fdatasync is nearly twice as fast then
     fill_ahead_bytes: int = 2 * MIB
     checkpoint_bytes: int = 64 * MIB  # what a restart after a crash has to check at the most, about
     checkpoint_interval_ms: int = 30_000

@@ -112,9 +112,9 @@ class Broker:
             self._chores.cancel()
             with suppress(asyncio.CancelledError):
                 await self._chores
-        self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
-        self._append_events()
         try:
+            self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
+            self._append_events()
             await self.keeper.stop()
             self.progress.close()
         finally:
@@ -144,10 +144,10 @@ class Broker:
             self.bus.emit(events.LogReadOnly(at_ms=self._clock.now_ms(), why=why))
 
     def _append_events(self) -> None:
-        pending = self.bus.take()
-        if not pending or self.store.read_only_because is not None:
+        topic = self.topics.find(events.EVENTS_TOPIC)
+        if topic is None or self.store.read_only_because is not None:
             return
-        queue = self.topics.get(events.EVENTS_TOPIC).queue(0)
+        pending, queue = self.bus.take(), topic.queue(0)
         encode, json = self._encode, msgspec.json.encode
         entries = [encode(queue, json(event), type(event).__name__, event.at_ms) for event in pending]
         try:

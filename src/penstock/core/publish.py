@@ -2,7 +2,8 @@
 
 `publish` is the hot path of the core: one call per read from a socket, one append, one callback when it is durable.
 Nothing is made per message. A producer that numbers its messages is deduplicated: an entry whose sequence is not above
-the highest of that producer in that queue was stored before, is not stored again, and keeps `offset` -1.
+the highest of that producer in that queue was stored before, is not stored again, and keeps `offset` -1. Its
+acknowledgement waits for everything appended so far, since the first copy may still wait for its sync.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,17 +31,18 @@ class Publisher:
         """
         self._check(entries)
         fresh = self._fresh(entries)
-        if not fresh:  # the first copy may still wait for its sync
+        if not fresh:
             self._keeper.when_durable(self._store.end_position, then)
             return
         self._store.append(fresh)
-        self._acknowledge(fresh, then)
+        complete = len(fresh) == len(entries)
+        self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
 
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog."""
         self._check(entries)
         self._store.append(entries, group=True, facts=facts)
-        self._acknowledge(entries, then)
+        self._acknowledge(entries, then, self._store.ack_position)
 
     def _check(self, entries: Sequence[Entry]) -> None:
         bytes_max = self._bytes_max
@@ -48,7 +50,7 @@ class Publisher:
             if entry.length > bytes_max:
                 raise MessageTooLarge(entry.length, bytes_max)
 
-    def _acknowledge(self, entries: Sequence[Entry], then: Then) -> None:
+    def _acknowledge(self, entries: Sequence[Entry], then: Then, position: int) -> None:
         waits = self._waits
 
         def done(error: Exception | None) -> None:
@@ -56,7 +58,7 @@ class Publisher:
             if error is None and waits:
                 waits.wake({entry.queue for entry in entries})
 
-        self._keeper.when_durable(self._store.ack_position, done)
+        self._keeper.when_durable(position, done)
 
     def _fresh(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Those that were not stored before."""

@@ -76,6 +76,7 @@ class Move:
         entry[HEADER_BYTES:] = found.payload
         put_header(entry, 0, position, log.segments.secret, header._replace(flags=flags, synced=synced))
         log.write(entry)
+        log.settle()
         self._point(found, position)
 
     def _point(self, found: Found, position: int) -> None:

@@ -8,8 +8,11 @@ message.
 from collections import deque
 from collections.abc import Callable
 
+from penstock import logs
 from penstock.errors import StoreReadOnly
 from penstock.store.table import QueueTable
+
+log = logs.get(__name__)
 
 Then = Callable[[Exception | None], None]
 Shown = tuple[QueueTable, int, int]  # a queue, and the row and offset up to which it shows
@@ -48,7 +51,7 @@ class Commits:
             for table, row, offset in self._hidden.popleft()[1]:
                 table.show(row, offset)
         while self._waiting and self._waiting[0][0] <= position:
-            self._waiting.popleft()[1](None)
+            _call(self._waiting.popleft()[1], None)
 
     def failed(self, why: str) -> None:
         """No sync will ever cover what waits: everybody is told, nothing more becomes visible."""
@@ -56,4 +59,12 @@ class Commits:
         self._hidden.clear()
         waiting, self._waiting = self._waiting, deque()
         for _, then in waiting:
-            then(StoreReadOnly(why))
+            _call(then, StoreReadOnly(why))
+
+
+def _call(then: Then, error: Exception | None) -> None:
+    """One that fails must not keep the others waiting."""
+    try:
+        then(error)
+    except Exception:
+        log.exception("what should follow an acknowledgement failed")

@@ -49,9 +49,10 @@ class Committer:
         durable, go_on = self._store.durable_position, True
         while go_on:
             if self._store.end_position <= durable or not self._store.sync_wanted:
-                self._fill()
+                self._fill(idle=True)
                 go_on = self._wait()
             if self._store.end_position > durable:
+                self._fill(idle=False)
                 try:
                     durable = self._store.sync()
                 except OSError as error:
@@ -65,11 +66,11 @@ class Committer:
         except Empty:
             return True
 
-    def _fill(self) -> None:
+    def _fill(self, idle: bool) -> None:
         if not self._fills:
             return
         try:
-            self._store.fill()
+            self._store.fill(idle)
         except OSError as error:  # zeros are a convenience: the disk may be full, and appends will say so
             self._fills = False
             log.warning("could not write zeros ahead, syncs will be slower", error=str(error))

@@ -24,7 +24,8 @@ MAGIC_BYTES = struct.pack("<I", MAGIC)
 # What follows magic and checksum: see Header.
 FACTS = struct.Struct("<IIIIqqqqQqHHi")
 STAMP = struct.Struct("<II")
-HEADER_BYTES = STAMP.size + FACTS.size
+HEADER = struct.Struct("<II72s")  # magic, checksum over the facts, the facts
+HEADER_BYTES = HEADER.size
 
 RUN = 1  # a row per message
 GROUP = 2  # part of a group ...
@@ -70,9 +71,8 @@ def header_in(view: memoryview, at: int, position: int, secret: int) -> Header |
 
 def put_header(buffer: memoryview, at: int, position: int, secret: int, header: Header) -> None:
     """Write a header. (The append path packs its own, see `append.py`.)"""
-    FACTS.pack_into(buffer, at + STAMP.size, *header)
-    checksum = crc32c(buffer[at + STAMP.size : at + HEADER_BYTES], (secret + position) & SEED_MASK)
-    STAMP.pack_into(buffer, at, MAGIC, checksum)
+    facts = FACTS.pack(*header)
+    HEADER.pack_into(buffer, at, MAGIC, crc32c(facts, (secret + position) & SEED_MASK), facts)
 
 
 # --- segment header ---------------------------------------------------------------------------------------------------

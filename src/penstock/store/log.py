@@ -18,11 +18,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Log:
-    """`end` is the position behind the last entry; up to `filled` zeros have been written and synced ahead of it."""
+    """`end` is where the next byte goes, `settled` is behind the last append that is complete, and up to `filled` zeros
+    have been written ahead.
+    """
 
     def __init__(self, segments: Segments, end: int) -> None:
         self.segments = segments
-        self.end = end
+        self.end = self.settled = end
         self.read_only_because: str | None = None
         self.filled = 0
         self.unsynced: list[File] = []  # sealed, but written since the last sync
@@ -68,10 +70,15 @@ class Log:
             self._active = fresh
             self.end = self.filled = self.segments.first_position(number)
 
+    def settle(self) -> None:
+        """What was written up to here is complete: a sync may count it."""
+        self.settled = self.end
+
     def take_back(self, end: int) -> None:
         """Undo all that was written behind `end`, also what a failed write may have left there."""
         try:
-            self._cut(end)
+            with self._fill_lock:
+                self._cut(end)
         except OSError as error:
             self.fail(f"a write that failed could not be taken back ({error})")
 
@@ -102,7 +109,7 @@ class Log:
     def sync(self) -> int:
         """Bring everything to the medium; the position up to which it is there."""
         with self._fill_lock:  # against a roll in the middle of these lines
-            position, sealed, folder, active = self.end, self.unsynced, self.folder_unsynced, self._active
+            position, sealed, folder, active = self.settled, self.unsynced, self.folder_unsynced, self._active
             self.unsynced, self.folder_unsynced = [], False
         for file in sealed:
             file.sync()
@@ -113,19 +120,19 @@ class Log:
         return position
 
     def fill(self, step_bytes: int, ahead_bytes: int) -> None:
-        """Write zeros ahead of the end, and sync them: overwriting is nearly twice as fast to sync as growing."""
-        active = self._active
-        if active is None or self.filled - self.end >= ahead_bytes:
+        """Write zeros ahead of the end when fewer than `ahead_bytes` are left there; the next sync brings them to the
+        medium. Overwriting is nearly twice as fast to sync as growing.
+        """
+        if self._active is None or self.filled - self.end >= ahead_bytes:
             return
         with self._fill_lock:
+            active = self._active
             base = active.number * self.segments.segment_bytes
             begin = max(self.filled, self.end)
             length = min(step_bytes, base + self.segments.segment_bytes - begin)
-            if active is not self._active or length <= 0:
-                return
-            active.file.write(bytes(length), begin - base)
-            active.file.sync()
-            self.filled = begin + length
+            if length > 0:
+                active.file.write(bytes(length), begin - base)
+                self.filled = begin + length
 
 
 def cut(segment: Segment, place: int, segment_bytes: int) -> None:

@@ -8,13 +8,15 @@ that says "only from memory"; neighbours in the log are read together. What was 
 is checked against its checksum the first time it is served; what does not pass is left out, reported, and never served.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
 from penstock.errors import OffsetOutOfRange
-from penstock.store.layout import HEADER_BYTES, header_in
+from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_in
 from penstock.store.log import Log
 from penstock.store.rowfiles import LOST, Rows
 from penstock.store.table import QueueTable
@@ -112,63 +114,62 @@ class Plan:
         return Batch(payloads, rows, next_offset, next_row, damage or [])
 
 
-class _Range:
-    """Rows that lie close together in one segment and are read with one call."""
-
-    __slots__ = ("end", "rows", "start")
-
-    def __init__(self, start: int, end: int, row: int) -> None:
-        self.start, self.end, self.rows = start, end, [row]
-
-
 class _Cold:
     """One read of what may not be in memory and may not have been checked."""
 
     def __init__(self, reader: Reader, log: Log, plan: Plan) -> None:
-        self._reader, self._log, self._plan = reader, log, plan
-        self._positions = plan.rows["position"].tolist()
-        self._lengths = plan.rows["length"].tolist()
-        self._leads = plan.rows["lead"].tolist()
-        self._flags = plan.rows["flags"].tolist()
+        self._log, self._plan = log, plan
+        rows = plan.rows
+        here = np.flatnonzero((rows["flags"] & LOST) == 0)
+        kept = rows if len(here) == len(rows) else rows[here]
+        self._index = here
+        self._positions: npt.NDArray[np.int64] = kept["position"].copy()
+        self._lengths = kept["length"].astype(np.int64)
+        self._leads = kept["lead"].astype(np.int64)
+        # Single entries are read with their headers: for the check, and so that neighbours in the log touch.
+        self._starts = self._positions - np.where(self._leads == HEADER_BYTES, self._leads, 0)
+        doubtful = self._positions < reader.trusted_from
+        if doubtful.any():
+            doubtful &= plan.table.proved(plan.first_row, plan.first_row + len(rows))[here] == 0
+        self._doubtful = doubtful
         self._damage: list[Damage] = []
 
     def load(self, wait: bool) -> Batch | None:
         payloads: list[memoryview] = []
         keep: list[int] = []
-        for part in self._ranges():
+        for first, until in self._ranges():
+            start = int(self._starts[first])
+            length = int(self._positions[until - 1] + self._lengths[until - 1]) - start
             try:
-                data = self._fetch(part.start, part.end - part.start, wait)
+                data = self._fetch(start, length, wait)
             except FileNotFoundError:
-                self._damage.append(Damage(part.start, part.end - part.start, "the segment is missing"))
+                self._damage.append(Damage(start, length, "the segment is missing"))
                 continue
             if data is None:
                 return None
-            for index in part.rows:
-                sound = self._proved(index, data, part.start, wait)
-                if sound is None:
+            places = (self._positions[first:until] - start).tolist()
+            lengths = self._lengths[first:until].tolist()
+            if self._doubtful[first:until].any():
+                if not self._take_proved(first, until, data, start, wait, payloads, keep):
                     return None
-                if sound:
-                    at = self._positions[index] - part.start
-                    payloads.append(data[at : at + self._lengths[index]])
-                    keep.append(index)
+            else:
+                payloads += [data[at : at + length] for at, length in zip(places, lengths, strict=True)]
+                keep += self._index[first:until].tolist()
         return self._plan.batch(payloads, keep, self._damage)
 
-    def _ranges(self) -> list[_Range]:
-        """In the order of the rows; single entries are read with their headers, for the check and so that neighbours
-        touch.
-        """
-        size, ranges = self._log.segments.segment_bytes, list[_Range]()
-        for index, (position, length, lead) in enumerate(zip(self._positions, self._lengths, self._leads, strict=True)):
-            if self._flags[index] & LOST:
-                continue
-            start = position - lead if lead == HEADER_BYTES else position
-            last = ranges[-1] if ranges else None
-            if last and 0 <= start - last.end <= _GAP_BYTES_MAX and start // size == last.start // size:
-                last.end = position + length
-                last.rows.append(index)
-            else:
-                ranges.append(_Range(start, position + length, index))
-        return ranges
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Runs of rows that lie close together in one segment: read with one call."""
+        count = len(self._positions)
+        if not count:
+            return
+        gaps = self._starts[1:] - (self._positions[:-1] + self._lengths[:-1])
+        numbers = self._starts // self._log.segments.segment_bytes
+        apart = (gaps < 0) | (gaps > _GAP_BYTES_MAX) | (numbers[1:] != numbers[:-1])
+        first = 0
+        for until in (np.flatnonzero(apart) + 1).tolist():
+            yield first, until
+            first = until
+        yield first, count
 
     def _fetch(self, position: int, length: int, wait: bool) -> memoryview | None:
         segment, place = self._log.segments.at(position)
@@ -177,34 +178,55 @@ class _Cold:
             data = segment.file.read(length, place)
         return None if data is None else memoryview(data)
 
-    def _proved(self, index: int, data: memoryview, start: int, wait: bool) -> bool | None:
-        """Whether a row may be served; None when that needs a look at the disk."""
-        position = self._positions[index]
-        if position >= self._reader.trusted_from:
-            return True
-        table, row = self._plan.table, self._plan.first_row + index
-        if table.proved(row):
-            return True
-        entry = position - self._leads[index]
-        whole = self._entry(entry, data[entry - start :] if entry >= start else data[:0], wait)
-        if whole is None:
+    # --- the first time -----------------------------------------------------------------------------------------------
+
+    def _take_proved(
+        self,
+        first: int,
+        until: int,
+        data: memoryview,
+        start: int,
+        wait: bool,
+        payloads: list[memoryview],
+        keep: list[int],
+    ) -> bool:
+        """Take what passes its checksum; False when that needs a look at the disk."""
+        table, secret = self._plan.table, self._log.segments.secret
+        for item in range(first, until):
+            position, length, lead = int(self._positions[item]), int(self._lengths[item]), int(self._leads[item])
+            place, index = position - start, int(self._index[item])
+            if self._doubtful[item] and not _single_is_sound(data, place, length, lead, position, secret):
+                sound = self._entry_is_sound(position - lead, wait)
+                if sound is None:
+                    return False
+                if not sound:
+                    self._damage.append(Damage(position - lead, lead + length, "checksum wrong when served"))
+                    continue
+            table.prove(self._plan.first_row + index)
+            payloads.append(data[place : place + length])
+            keep.append(index)
+        return True
+
+    def _entry_is_sound(self, position: int, wait: bool) -> bool | None:
+        """Of a run, the checksum is over all messages: also those that were not asked for."""
+        head = self._fetch(position, HEADER_BYTES, wait)
+        if head is None:
             return None
-        if self._sound(whole, entry, table.queue):
-            table.prove(row)
-            return True
-        self._damage.append(Damage(entry, self._leads[index] + self._lengths[index], "checksum wrong when served"))
-        return False
-
-    def _entry(self, position: int, data: memoryview, wait: bool) -> memoryview | None:
-        """All of an entry: of a run only some messages may have been read, and the checksum is over all of them."""
-        head = data if len(data) >= HEADER_BYTES else self._fetch(position, HEADER_BYTES, wait)
-        header = header_in(head, 0, position, self._log.segments.secret) if head is not None else None
-        if header is None or (head is not None and len(head) >= HEADER_BYTES + header.length):
-            return head
-        return self._fetch(position, HEADER_BYTES + header.length, wait)
-
-    def _sound(self, data: memoryview, position: int, queue: int) -> bool:
-        header = header_in(data, 0, position, self._log.segments.secret)
-        if header is None or header.queue != queue or len(data) < HEADER_BYTES + header.length:
+        header = header_in(head, 0, position, self._log.segments.secret)
+        if header is None or header.queue != self._plan.table.queue:
             return False
-        return crc32c(data[HEADER_BYTES : HEADER_BYTES + header.length]) == header.payload_crc
+        payload = self._fetch(position + HEADER_BYTES, header.length, wait)
+        return None if payload is None else crc32c(payload) == header.payload_crc
+
+
+def _single_is_sound(data: memoryview, place: int, length: int, lead: int, position: int, secret: int) -> bool:
+    """The quick way, for an entry of one row, with its header in front of it in `data`."""
+    at = place - HEADER_BYTES
+    if lead != HEADER_BYTES or at < 0:
+        return False
+    magic, checksum = STAMP.unpack_from(data, at)
+    facts = data[at + STAMP.size : place]
+    if magic != MAGIC or crc32c(facts, (secret + position - lead) & SEED_MASK) != checksum:
+        return False
+    payload_crc, length_there = STAMP.unpack_from(facts)
+    return bool(length_there == length) and crc32c(data[place : place + length]) == payload_crc

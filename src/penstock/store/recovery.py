@@ -87,8 +87,8 @@ class Recovery:
             self.report.clean = True
             self.end = self.trusted_from = saved.position
         else:
-            self.report.clean = marker is not None and not self._segments.numbers
-            self._replay(max(self.position, marker.end if marker else 0, last_synced(self._segments)))
+            self.report.clean = not self._segments.numbers  # a new folder
+            self._replay(max(self.position, marker.end if marker else 0, last_synced(self._segments, self.position)))
         self._replaying = False
         for table in self.tables.values():
             table.settle()
@@ -182,10 +182,12 @@ class Recovery:
     def _place(self, found: Found) -> None:
         """Give an entry its rows."""
         header, table = found.header, self._table_for(found)
-        if table is None or header.row + header.rows <= table.min_row:
+        if table is None:
             return
         if header.producer:
             table.remember(header.producer, header.sequence, self._config.producers_max)
+        if header.row + header.rows <= table.min_row:
+            return
         if header.row < table.next_row and not found.sound:
             return  # a damaged copy does not replace what is there
         if header.row == table.next_row and found.sound:
@@ -258,8 +260,9 @@ class Recovery:
         self._segments.sync_folder()
 
     def _write_again(self, number: int, floor: int) -> None:
-        """What is not known to have been synced may be in memory only and pass for written there, after a sync that failed: a sync
-        now would skip it. Written once more, it is not skipped."""
+        """What is not known to have been synced may be in memory only and pass for written there, after a sync that
+        failed: a sync now would skip it. Written once more, it is not skipped.
+        """
         base = number * self._segments.segment_bytes
         file = self._segments.get(number).file
         until = min(self.end, base + self._segments.segment_bytes) - base

@@ -14,6 +14,7 @@ from penstock.store.read import Damage
 from penstock.store.segments import Segments
 
 _WINDOW_BYTES = 1 << 20
+_TORN_BYTES_MAX = 1 << 24
 
 
 class Found(NamedTuple):
@@ -48,8 +49,10 @@ def scan_segment(
         header = header_in(view, at, base + at, secret)
         behind = at + HEADER_BYTES + header.length if header else 0
         if header is None or behind > limit:
-            sound_at = _next_header(view, at + 1, limit, base, secret)
+            quiet = segments.quiet.get(number)
+            sound_at = None if quiet == at else _next_header(view, at + 1, limit, base, secret)
             if sound_at is None:
+                segments.quiet[number] = at
                 if end is not None:  # a sealed segment has entries up to its end
                     yield Damage(base + at, limit - at, "no sound entry up to the end of the segment")
                 return
@@ -76,21 +79,25 @@ def _next_header(view: memoryview, at: int, limit: int, base: int, secret: int) 
 
 
 def torn_bytes(segments: Segments, position: int) -> int:
-    """How many bytes from a position up to the last one in its segment that is not zero."""
+    """How many bytes from a position up to the last one that is not zero, as far as a torn write may reach."""
     segment, place = segments.at(position)
     view, last = segment.view, place
-    for at in range(place, len(view), _WINDOW_BYTES):
+    for at in range(place, min(len(view), place + _TORN_BYTES_MAX), _WINDOW_BYTES):
         window = bytes(view[at : at + _WINDOW_BYTES]).rstrip(b"\0")
         if window:
             last = at + len(window)
     return last - place
 
 
-def last_synced(segments: Segments) -> int:
-    """The position that was on the medium when the last sound entry was written: nothing below it may be cut."""
+def last_synced(segments: Segments, start: int) -> int:
+    """What the last sound entry behind `start` says was on the medium when it was written: below that nothing may be
+    cut.
+    """
     for number in reversed(segments.numbers):
+        begin = max(start, segments.first_position(number)) - number * segments.segment_bytes
+        if begin >= segments.segment_bytes:
+            break
         synced = -1
-        begin = segments.first_position(number) % segments.segment_bytes
         for item in scan_segment(segments, number, begin, None, payloads=False):
             if isinstance(item, Found):
                 synced = item.header.synced

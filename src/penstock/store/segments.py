@@ -41,6 +41,9 @@ class Segments:
         self._disk, self.segment_bytes, self.secret, self._open_max = disk, segment_bytes, secret, open_max
         self.numbers = sorted(int(name[:-4]) for name in disk.list(LOG_FOLDER) if name.endswith(".log"))
         self._open: OrderedDict[int, Segment] = OrderedDict()
+        self.quiet: dict[
+            int, int
+        ] = {}  # scans: from this place on nothing sound was found; as long as nothing is written
 
     @staticmethod
     def _name(number: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import logs
 from penstock.clock import Clock
-from penstock.config import StoreConfig
+from penstock.config import KIB, StoreConfig
 from penstock.errors import QueueNotFound, StoreClosed, StoreError
 from penstock.model import Durability, Entry
 from penstock.store import directory
@@ -31,6 +31,8 @@ from penstock.store.segments import Segments
 from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
+
+FILL_URGENT_BYTES = 64 * KIB
 
 
 class Bounds(NamedTuple):
@@ -82,6 +84,7 @@ class Store:
         files = RowFiles(disk, config.piece_rows, config.chunk_pieces)
         recovery = Recovery(disk, segments, files, config, splitters)
         recovery.run()
+        segments.quiet.clear()
         store = cls(disk, config, clock, recovery, files, segments)
         if not recovery.report.clean:
             store.checkpoint()
@@ -136,7 +139,7 @@ class Store:
 
     @property
     def end_position(self) -> int:
-        return self._log.end
+        return self._log.settled
 
     @property
     def ack_position(self) -> int:
@@ -186,15 +189,15 @@ class Store:
 
     @property
     def unsynced(self) -> bool:
-        return self._log.end > self._commits.durable
+        return self._log.settled > self._commits.durable
 
     def sync(self) -> int:
         """Bring the log to the medium: in a worker thread. Followed by `synced` or `sync_failed` in the loop's."""
         return self._log.sync()
 
-    def fill(self) -> None:
-        """Write zeros ahead: in the same worker thread."""
-        self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes)
+    def fill(self, idle: bool) -> None:
+        """Write zeros ahead, in the same worker thread: early when it is idle, else only when they have run out."""
+        self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes if idle else FILL_URGENT_BYTES)
 
     def synced(self, position: int) -> None:
         self._commits.synced(position)

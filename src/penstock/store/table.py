@@ -5,7 +5,7 @@ from the front (`min_row`), appending adds them behind (`next_row`), readers see
 piece `r // piece_rows`. Offsets grow with the rows; store times never go back; positions do where the cleaner has
 copied.
 
-`add` is on the hot path: it packs a row straight into the mapped file and touches plain attributes only.
+`add` packs a row straight into the mapped file; the appender has the same lines written out in its loop.
 """
 
 from bisect import bisect_right
@@ -55,9 +55,9 @@ class QueueTable:
         self.unproved: set[int] = set()  # pieces from before this start whose checksum was not looked at yet
         self._proved: dict[int, bytearray] = {}  # by piece: whose payloads have been checked since the start
         self.mend: Callable[[QueueTable, int], None] | None = None  # called for a piece whose checksum is wrong
-        self._tail: memoryview = memoryview(b"")
-        self._tail_at = 0
-        self._tail_room = 0
+        self.tail: memoryview = memoryview(b"")
+        self.tail_at = 0
+        self.tail_end = 0
 
     # --- adding -------------------------------------------------------------------------------------------------------
 
@@ -65,11 +65,11 @@ class QueueTable:
         self, position: int, length: int, base: int, count: int, time_ms: int, tag: int, lead: int, flags: int = 0
     ) -> None:
         """One more row. `base` is `next_offset`, except behind damage."""
-        if not self._tail_room:
-            self._extend(base, time_ms)
-        ROW.pack_into(self._tail, self._tail_at, position, base, time_ms, tag, length, count, lead, flags)
-        self._tail_at += ROW_BYTES
-        self._tail_room -= 1
+        at = self.tail_at
+        if at == self.tail_end:
+            at = self.extend(base, time_ms)
+        ROW.pack_into(self.tail, at, position, base, time_ms, tag, length, count, lead, flags)
+        self.tail_at = at + ROW_BYTES
         self.next_row += 1
         self.next_offset = base + count
         self.live_bytes += length
@@ -79,10 +79,10 @@ class QueueTable:
         """A row per message of a run whose payload begins at `position`."""
         done, total = 0, len(spans.starts)
         while done < total:
-            if not self._tail_room:
-                self._extend(base + done, time_ms)
-            take = min(self._tail_room, total - done)
-            rows = np.frombuffer(self._tail, dtype=ROW_DTYPE, count=take, offset=self._tail_at)
+            if self.tail_at == self.tail_end:
+                self.extend(base + done, time_ms)
+            take = min((self.tail_end - self.tail_at) // ROW_BYTES, total - done)
+            rows = np.frombuffer(self.tail, dtype=ROW_DTYPE, count=take, offset=self.tail_at)
             part = slice(done, done + take)
             rows["position"] = position + spans.starts[part]
             rows["base"] = np.arange(base + done, base + done + take)
@@ -92,8 +92,7 @@ class QueueTable:
             rows["count"] = 1
             rows["lead"] = lead + spans.starts[part]
             rows["flags"] = 0
-            self._tail_at += take * ROW_BYTES
-            self._tail_room -= take
+            self.tail_at += take * ROW_BYTES
             self.next_row += take
             done += take
         self.next_offset = base + total
@@ -107,18 +106,19 @@ class QueueTable:
             self.add(NOWHERE, 0, base, 0, max(time_ms, self.last_ms), 0, 0, LOST | UNSURE)
         self.next_offset = max(self.next_offset, base)
 
-    def _extend(self, base: int, time_ms: int) -> None:
+    def extend(self, base: int, time_ms: int) -> int:
         """Room for more rows: the next stretch of the last piece, or a new piece. Reserved on the disk first, since a
         mapping that the disk has no room for would end the process instead of raising an error.
         """
         inside = self.next_row % self._files.piece_rows
         if not self.slots or not inside:
             self._begin_piece(base, time_ms)
-        self._tail, start = self._files.place(self.slots[-1])
-        self._tail_at = start + inside * ROW_BYTES
+        self.tail, start = self._files.place(self.slots[-1])
+        self.tail_at = start + inside * ROW_BYTES
         room = min(STRETCH_ROWS, self._files.piece_rows - inside)
         self._files.reserve(self.slots[-1], inside, room)
-        self._tail_room = room
+        self.tail_end = self.tail_at + room * ROW_BYTES
+        return self.tail_at
 
     def _begin_piece(self, base: int, time_ms: int) -> None:
         slot = self._files.allocate()
@@ -129,9 +129,6 @@ class QueueTable:
         self.piece_times.append(time_ms)
         self.piece_crcs.append(0)
 
-    def mark(self) -> Mark:
-        return self, self.next_row, self.next_offset, self.live_bytes
-
     def rollback(self, next_row: int, next_offset: int, live_bytes: int) -> None:
         """Forget the rows added since a mark."""
         self.next_row, self.next_offset, self.live_bytes = next_row, next_offset, live_bytes
@@ -139,7 +136,11 @@ class QueueTable:
         for slot in self.slots[max(pieces, 0) :]:
             self._files.free(slot)
         self._keep_pieces(max(pieces, 0))
-        self._tail_room = 0  # found again by the next add
+        self._lose_tail()
+
+    def _lose_tail(self) -> None:
+        """The next row's place is worked out anew."""
+        self.tail_at = self.tail_end = 0
 
     def _keep_pieces(self, count: int) -> None:
         for column in (self.slots, self.piece_offsets, self.piece_times, self.piece_crcs):
@@ -162,15 +163,20 @@ class QueueTable:
         if self.checksum(number, self.clean_row) != self.piece_crcs[number - self.first_piece] and self.mend:
             self.mend(self, number)
 
-    def proved(self, row: int) -> bool:
-        """Whether the payload of a row has passed its checksum since the start."""
-        number, index = divmod(row, self._files.piece_rows)
-        known = self._proved.get(number)
-        return known is not None and known[index] == 1
+    def proved(self, first: int, until: int) -> npt.NDArray[np.uint8]:
+        """Which payloads of a span of rows have passed their checksums since the start: 1 for those that have."""
+        size = self._files.piece_rows
+        unknown = bytes(size)
+        parts = [self._proved.get(number, unknown) for number in range(first // size, -(-until // size))]
+        low = first // size * size
+        return np.frombuffer(b"".join(parts), dtype=np.uint8)[first - low : until - low]
 
     def prove(self, row: int) -> None:
         number, index = divmod(row, self._files.piece_rows)
-        self._proved.setdefault(number, bytearray(self._files.piece_rows))[index] = 1
+        known = self._proved.get(number)
+        if known is None:
+            known = self._proved[number] = bytearray(self._files.piece_rows)
+        known[index] = 1
 
     def checksum(self, number: int, until_row: int) -> int:
         """Over a piece from its start to `until_row`, as far as that is in it."""
@@ -309,7 +315,7 @@ class QueueTable:
             self._proved.pop(number, None)
         self.first_piece += dead
         if not self.slots:
-            self._tail_room = 0
+            self._lose_tail()
 
     def trim_beyond(self, row: int, offset: int) -> Trimmed:
         """A trim that may reach behind the last row known here: recovery sees trims before the rows they took."""
@@ -318,7 +324,7 @@ class QueueTable:
             self.min_row = self.next_row = row
             self.min_offset = self.next_offset = offset
             self._drop_pieces()
-            self._tail_room = 0
+            self._lose_tail()
         return trimmed
 
     def drop(self) -> Trimmed:

@@ -1,0 +1,76 @@
+# Everything that a person does in this repository. `make` alone says what there is.
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.complete
+ROUNDS ?= 20
+TESTS  ?=
+UV     := uv==0.13.7
+
+# The first Python on the path that is new enough; name another with `make setup PYTHON=...`.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test serve bench lint format crash lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## a virtual environment in .venv with everything pinned in constraints.txt
+	@echo "ready: $(VENV)/bin/penstock --help"
+
+$(STAMP): pyproject.toml constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "penstock needs Python 3.11 or newer and found none: install it," \
+		"or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not" \
+		"Python 3.11 or newer: name one that is: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' || { echo "$(PYTHON) comes without venv: on Debian and Ubuntu" \
+		"it is the package python3-venv" >&2; exit 1; }
+	@echo "1/3 the environment in $(VENV), with $$("$(PYTHON)" --version)"
+	@[ -x $(PY) ] || "$(PYTHON)" -m venv $(VENV)
+	@echo "2/3 the packages of constraints.txt (about a minute the first time)"
+	@$(PY) -m pip install --disable-pip-version-check --no-input --require-hashes -r constraints.txt
+	@echo "3/3 penstock itself, editable"
+	@$(PY) -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP) ## a broker, a producer and consumers, on this machine, in a few seconds
+	@$(PY) -m penstock.testing.demo
+
+test: $(STAMP) ## all tests; some: make test TESTS=tests/store
+	@$(PY) -m pytest $(TESTS)
+
+serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
+	@exec $(VENV)/bin/penstock serve --data data
+
+bench: $(STAMP) ## measure, and print what was measured
+	@$(PY) -m bench
+
+lint: $(STAMP) ## ruff, its formatter, and mypy --strict on src
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy --strict src
+
+format: $(STAMP) ## put the code into the formatter's shape
+	@$(VENV)/bin/ruff check --fix-only --quiet .
+	@$(VENV)/bin/ruff format .
+
+crash: $(STAMP) ## kill the broker and look at what it kept: make crash ROUNDS=100
+	@PENSTOCK_CRASH_ROUNDS=$(ROUNDS) $(PY) -m pytest tests/crash
+
+# Resolved for every Python from 3.11 on, Linux and macOS. Where this machine looks for packages must not be written down,
+# so what pip or uv are told by the environment is taken away, and a lock with an address in it is refused.
+lock: ## resolve pyproject.toml into constraints.txt anew (needs the network)
+	@[ -x .lock/bin/uv ] || { "$(PYTHON)" -m venv .lock && .lock/bin/pip install --quiet "$(UV)"; }
+	@{ echo "# Everything that make setup installs, by name, version and hash. Written by make lock."; \
+		env -u PIP_FIND_LINKS -u UV_FIND_LINKS .lock/bin/uv pip compile --quiet --universal --fork-strategy fewest \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --upgrade --extra dev pyproject.toml; \
+	} > .lock/constraints.txt
+	@if grep -nE '://|^-|file:' .lock/constraints.txt; then echo "an address in the lock: not taken over" >&2; exit 1; fi
+	@mv .lock/constraints.txt constraints.txt
+	@grep -c '==' constraints.txt | sed 's/$$/ packages in constraints.txt/'
+
+clean: ## everything that make made, except ./data
+	rm -rf $(VENV) .lock build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
