@@ -33,7 +33,6 @@ def _compare(folder: Path, megabytes: int, entries: int, body_bytes: int, goal: 
 
         result = timed(work)
         store.abandon()
-        del store
         shutil.rmtree(folder / "append")
         settle()
         return result

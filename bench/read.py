@@ -38,7 +38,6 @@ def _sequential(folder: Path, megabytes: int, queues: int, goal: float) -> Itera
         f"read from the page cache, 1 KB messages, {where}", size / median(runs) / 1e6, "MB/s", goal, True, beside
     )
     store.abandon()
-    del store
     shutil.rmtree(folder / "read")
 
 

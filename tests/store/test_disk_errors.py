@@ -5,6 +5,7 @@ may do then: raise one of its own errors, turn read-only. What it may not: raise
 it cannot keep, stop reading, or need a restart only because the disk was full for a while.
 """
 
+import contextlib
 import errno
 import os
 import random
@@ -173,6 +174,18 @@ def test_a_failed_sync_is_not_tried_again(call):
     telling.disk.fail_at(call.number, OSError(errno.ENOSPC, ""))
     telling.run()
     telling.nothing_is_acknowledged_once_read_only()
+    telling.survives_everything()
+
+
+def test_a_failed_sync_of_zeros_written_ahead_counts_as_well():
+    """It was the same file's sync: the messages that were waiting in memory are forgotten with the zeros."""
+    telling = Telling().run()
+    telling.witness.append(telling.store, [plain(1, b"written, not yet synced")])
+    telling.disk.break_calls("sync", OSError(errno.EIO, ""))
+    with contextlib.suppress(OSError):
+        telling.store.fill(idle=True)
+    telling.disk.mend()
+    telling.witness.flush(telling.store)
     telling.survives_everything()
 
 

@@ -5,6 +5,7 @@ import errno
 import random
 import threading
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -18,7 +19,7 @@ from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk, Mode
 from penstock.wire.plain import PLAIN_RUN, Plain, message_in, plain, split
 
-# The committer of a broker whose default is async writes no zeros ahead: then every sync is one that somebody asked for.
+# A broker whose default is async writes no zeros ahead: every sync is one that somebody asked for.
 CONFIG = StoreConfig(durability=Durability.ASYNC, segment_bytes=64 * KIB, piece_rows=8, chunk_pieces=16)
 STRICT, LAX = 1, 2
 
@@ -89,7 +90,7 @@ class Kept:
             self.store.flush()
         self.keeper = Keeper(self.store, self.clock, config)
 
-    async def __aenter__(self) -> "Kept":
+    async def __aenter__(self) -> Self:
         await self.keeper.start()
         return self
 
@@ -255,11 +256,11 @@ async def test_a_failed_sync_of_zeros_written_ahead_is_a_failed_sync():
     kept.store.append([plain(LAX, b"written before the zeros")])
     fill = kept.store.fill
 
-    def fill_fails_once() -> None:
+    def fill_fails_once(*how: object) -> None:
         kept.store.fill = fill
         disk.break_calls("sync", OSError(errno.EIO, ""))
         try:
-            fill()
+            fill(*how)
         finally:
             disk.mend()
             filled.set()

@@ -35,6 +35,7 @@ def witness(store: Store) -> Witness:
         witness.append(store, [plain(1, b"one %d" % number), plain(2, b"two %d" % number)])
     witness.append(store, [plain_run([plain(1, b"run a"), plain(1, b"run b")]), plain(2, b"grouped")], group=True)
     witness.append(store, [plain(1, b"with a fact")], facts={"joined": b"fact"})
+    witness.append(store, [plain(2, b"numbered", producer=5, sequence=7)])
     witness.flush(store)
     witness.trim(store, 1, 2)
     witness.put(store, "key", b"value")
@@ -94,6 +95,11 @@ BROKEN: dict[str, tuple[Callable[[Witness], object], str]] = {
     "trimmed unasked": (lambda w: w.queues[1].trims.clear(), "queue 1 begins at 2, was trimmed to 0"),
     "gone": (lambda w: w.queues.update({9: Queue(Durability.SYNC, Fact(safe=True))}), "queue 9 is gone"),
     "dropped": (lambda w: setattr(w.queues[1], "dropped", Fact(safe=True)), "queue 1 was dropped and is back"),
+    "forgotten sequence": (lambda w: setattr(w.bodies[b"numbered"], "sequence", 8), "sequence 7 is the highest known"),
+    "sequence of the lost": (
+        lambda w: setattr(w.bodies[b"numbered"], "sequence", 6),
+        "sequence 7 is the highest known",
+    ),
     "old fact": (lambda w: w.catalog["key"].append(Fact(b"newer", safe=True)), "the catalog has b'value' for 'key'"),
     "made-up fact": (lambda w: w.catalog.update({"key": []}), "the catalog has b'value' for 'key'"),
 }

@@ -24,12 +24,12 @@ from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
 from penstock.core.topics import Topics, TopicSettings
 from penstock.core.waits import Waits
-from penstock.errors import DiskFull, PenstockError
+from penstock.errors import DiskFull, PenstockError, StoreError
 from penstock.model import Durability, Entry
 from penstock.store.files import LocalDisk
 from penstock.store.keeper import Keeper
 from penstock.store.lock import FolderLock
-from penstock.store.progress import Progress
+from penstock.store.progress import Change, Progress
 from penstock.store.recovery import Splitter
 from penstock.store.store import Store
 
@@ -60,6 +60,8 @@ class Broker:
         self._retained_ms = clock.monotonic_ms()
         self._state = "starting"
         self._told_read_only = False
+        self._writing: asyncio.Future[None] | None = None
+        self._changes: list[Change] = []
 
     @classmethod
     def open(cls, config: Config, clock: Clock, splitters: Mapping[int, Splitter], encode: EncodeEvent) -> "Broker":
@@ -101,6 +103,8 @@ class Broker:
         tell("log opened", end=self.store.end_position, **msgspec.structs.asdict(started))
         for damage in report.damage:
             log.warning("damage in the log, fenced off", position=damage.position, length=damage.length, why=damage.why)
+        if report.orphans:
+            log.warning("queues without a topic: the record of their creation was damaged", queues=report.orphans)
         if self.progress.damage:
             log.warning("progress was damaged", what=self.progress.damage)
             self.bus.emit(events.ProgressDamaged(at_ms=now_ms, what=self.progress.damage))
@@ -112,14 +116,26 @@ class Broker:
             self._chores.cancel()
             with suppress(asyncio.CancelledError):
                 await self._chores
+        self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
         try:
-            self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
             self._append_events()
+        except StoreError as error:
+            log.error("the last events could not be kept", error=str(error))
+        try:
             await self.keeper.stop()
-            self.progress.close()
         finally:
+            await self._close_progress()
             self._lock.release()
             self._state = "stopped"
+
+    async def _close_progress(self) -> None:
+        if self._writing is not None:  # the chores were stopped in the middle of it
+            await asyncio.wait([self._writing])
+            self._written(self._writing)
+        try:
+            self.progress.close()
+        except sqlite3.Error as error:
+            log.error("progress could not be written", error=str(error))
 
     # --- chores -------------------------------------------------------------------------------------------------------
 
@@ -163,13 +179,17 @@ class Broker:
                 apply_retention(self.store, self.topics, self._clock, self.bus)
 
     async def _write_progress(self) -> None:
-        changes = self.progress.take_changes()
-        if not changes:
-            return
-        try:
-            await asyncio.to_thread(self.progress.write, changes)
-        except sqlite3.Error as error:
-            for change in changes:
+        self._changes = self.progress.take_changes()
+        if self._changes:
+            self._writing = asyncio.ensure_future(asyncio.to_thread(self.progress.write, self._changes))
+            await asyncio.wait([self._writing])
+            self._written(self._writing)
+
+    def _written(self, writing: "asyncio.Future[None]") -> None:
+        """A batch of progress was written, or comes back to be tried again."""
+        self._writing, error = None, writing.exception()
+        if error is not None:
+            for change in self._changes:
                 self.progress.put_back(change)
             log.error("progress could not be written, it is tried again", error=str(error))
 

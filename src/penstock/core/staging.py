@@ -81,6 +81,7 @@ class Staging:
 
     def commit(self, key: str, names: Sequence[str], then: Committed) -> None:
         """Publish these stages as one group, once under `key`."""
+        names = list(dict.fromkeys(names))
         if PREFIX + key in self._done:
             for name in names:
                 self.drop(name)

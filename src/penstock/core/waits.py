@@ -7,7 +7,10 @@ when its time is up. Ten thousand idle consumers cost ten thousand small objects
 import asyncio
 from collections.abc import Callable, Iterable
 
+from penstock import logs
 from penstock.errors import TooManyWaiting
+
+log = logs.get(__name__)
 
 Woken = Callable[[bool], None]  # True: something is there; False: the time is up
 
@@ -24,10 +27,6 @@ class Wait:
     def cancel(self) -> None:
         self.timer.cancel()
         self._waits.forget(self)
-
-    def wake(self, there: bool) -> None:
-        self.timer.cancel()
-        self.woken(there)
 
 
 class Waits:
@@ -51,12 +50,10 @@ class Waits:
         return wait
 
     def wake(self, queues: Iterable[int]) -> None:
-        for queue in queues:
-            parked = self._by_queue.pop(queue, None)
-            if parked:
-                self._count -= len(parked)
-                for wait in parked:
-                    wait.wake(True)
+        """Call everybody who is parked on these queues at this moment. One that fails does not keep the others asleep."""
+        for wait in [wait for queue in queues for wait in self._by_queue.get(queue, ())]:
+            if self.forget(wait):  # else one that was woken before it has taken it back
+                self._call(wait, True)
 
     def forget(self, wait: Wait) -> bool:
         parked = self._by_queue.get(wait.queue)
@@ -70,4 +67,11 @@ class Waits:
 
     def _time_up(self, wait: Wait) -> None:
         if self.forget(wait):
-            wait.wake(False)
+            self._call(wait, False)
+
+    def _call(self, wait: Wait, there: bool) -> None:
+        wait.timer.cancel()
+        try:
+            wait.woken(there)
+        except Exception:
+            log.exception("a waiting call failed when it was woken", queue=wait.queue)

@@ -61,5 +61,8 @@ class Catalog:
             else:
                 self._facts[key] = value
 
-    def replay(self, payload: memoryview) -> None:
-        self.apply(_decoder.decode(payload))
+    def replay(self, payload: memoryview) -> Facts:
+        """Apply what an entry says; what it said."""
+        facts = _decoder.decode(payload)
+        self.apply(facts)
+        return facts

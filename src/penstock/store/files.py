@@ -12,6 +12,7 @@ Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`
 
 import mmap
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux only: elsewhere every cold read goes to a worker thread
@@ -25,8 +26,10 @@ class File(Protocol):
         """Up to `length` bytes; fewer at the end of the file."""
         ...
 
-    def read_resident(self, length: int, at: int) -> bytes | None:
-        """As `read`, but None when the answer is not in memory: for the event loop, which must not wait for a disk."""
+    def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
+        """What lies at several places (length, at). Without `wait` None when some of it is not in memory: for the event
+        loop, which must not wait for a disk.
+        """
         ...
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
@@ -110,15 +113,23 @@ class LocalFile:
             data += more
         return data
 
-    def read_resident(self, length: int, at: int) -> bytes | None:
-        if not NOWAIT:
+    def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
+        flags, descriptor, found = (0 if wait else NOWAIT), self._descriptor, list[memoryview]()
+        if not wait and not NOWAIT:
             return None
-        data = bytearray(length)
         try:
-            got = os.preadv(self._descriptor, [data], at, NOWAIT)
-        except (BlockingIOError, OSError):  # not in memory, or a file system that cannot tell
+            for length, at in places:
+                data = bytearray(length)
+                if os.preadv(descriptor, [data], at, flags) != length:
+                    if not wait:
+                        return None
+                    data[:] = self.read(length, at)
+                found.append(memoryview(data))
+        except OSError:  # without waiting: not in memory, or a file system that cannot tell
+            if wait:
+                raise
             return None
-        return data if got == length else None  # type: ignore[return-value]  # a bytearray reads like bytes
+        return found
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         done = os.pwrite(self._descriptor, data, at)

@@ -11,6 +11,7 @@ takes its place, or an empty one, and `damage` says so.
 import os
 import sqlite3
 from collections.abc import Iterable
+from itertools import count
 
 from crc32c import crc32c
 
@@ -23,6 +24,8 @@ _COLUMNS = "kind TEXT, key TEXT, value BLOB, crc INTEGER, PRIMARY KEY (kind, key
 _TABLE = f"CREATE TABLE IF NOT EXISTS progress ({_COLUMNS}) WITHOUT ROWID"
 _PUT = "INSERT INTO progress VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value, crc = excluded.crc"
 _FORGET = "DELETE FROM progress WHERE kind = ? AND key = ?"
+
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 Change = tuple[str, str, bytes | None]
 
@@ -46,6 +49,8 @@ class Progress:
         try:
             return self._load()
         except (sqlite3.DatabaseError, ValueError) as error:
+            if not _is_damage(error):
+                raise
             self.damage = f"{NAME} is damaged ({error})"
         self._set_aside()
         if os.path.exists(self._path(COPY)):
@@ -54,7 +59,9 @@ class Progress:
                 connection = self._load()
                 self.damage += ": the copy from the last clean stop took its place"
                 return connection
-            except (sqlite3.DatabaseError, ValueError):
+            except (sqlite3.DatabaseError, ValueError) as error:
+                if not _is_damage(error):
+                    raise
                 self._set_aside()
         self.damage += ": begun anew, consumers start where they are told to without an offset"
         return self._load()
@@ -69,7 +76,7 @@ class Progress:
                 raise ValueError("its pages do not fit together")
             self._values = {}
             for kind, key, value, crc in connection.execute("SELECT kind, key, value, crc FROM progress"):
-                if crc32c(f"{kind}\0{key}\0".encode() + value) != crc:
+                if not isinstance(value, bytes) or _checksum(kind, key, value) != crc:
                     raise ValueError(f"the value of {kind} {key} has a wrong checksum")
                 self._values.setdefault(kind, {})[key] = value
         except BaseException:
@@ -81,11 +88,12 @@ class Progress:
         return os.path.join(self._folder, name)
 
     def _set_aside(self) -> None:
-        taken = sum(name.startswith(f"{NAME}.damaged") for name in os.listdir(self._folder))
-        os.replace(self._path(NAME), self._path(f"{NAME}.damaged-{taken + 1}"))
-        for suffix in ("-wal", "-shm"):
-            if os.path.exists(self._path(NAME + suffix)):
-                os.unlink(self._path(NAME + suffix))
+        """Keep all of it, under the first name that is free: somebody may want to look."""
+        there = set(os.listdir(self._folder))
+        aside = next(name for number in count(1) if (name := f"{NAME}.damaged-{number}") not in there)
+        for suffix in ("", "-wal", "-shm"):
+            if NAME + suffix in there:
+                os.replace(self._path(NAME + suffix), self._path(aside + suffix))
 
     # --- using --------------------------------------------------------------------------------------------------------
 
@@ -121,7 +129,7 @@ class Progress:
             if value is None:
                 forget.append((kind, key))
             else:
-                put.append((kind, key, value, crc32c(f"{kind}\0{key}\0".encode() + value)))
+                put.append((kind, key, value, _checksum(kind, key, value)))
         if not put and not forget:
             return
         self._connection.execute("BEGIN")
@@ -146,3 +154,14 @@ class Progress:
     def abandon(self) -> None:
         """Let go as a crash would."""
         self._connection.close()
+
+
+def _checksum(kind: str, key: str, value: bytes) -> int:
+    return crc32c(f"{kind}\0{key}\0".encode() + value)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Locked, full and unreadable are troubles too, but not the file's."""
+    if isinstance(error, sqlite3.DatabaseError):
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _DAMAGE
+    return True

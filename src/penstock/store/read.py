@@ -8,7 +8,8 @@ that says "only from memory"; neighbours in the log are read together. What was 
 is checked against its checksum the first time it is served; what does not pass is left out, reported, and never served.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class Reader:
         return self._plan(table, row, messages_max, bytes_max)
 
     def _plan(self, table: QueueTable, first: int, messages_max: int, bytes_max: int) -> "Plan":
-        until = min(table.visible_row, first + messages_max)
+        until = min(table.visible_row, first + max(messages_max, 1))
         rows = _within(table.rows(first, until), messages_max, bytes_max).copy()
         return Plan(self, table, first, rows)
 
@@ -115,108 +116,111 @@ class Plan:
 
 
 class _Cold:
-    """One read of what may not be in memory and may not have been checked."""
+    """One read of what may not be in memory and may not have been checked. Columns are worked out as arrays, then
+    walked as lists: picking single numbers out of arrays would cost more than the read itself.
+    """
 
     def __init__(self, reader: Reader, log: Log, plan: Plan) -> None:
         self._log, self._plan = log, plan
         rows = plan.rows
         here = np.flatnonzero((rows["flags"] & LOST) == 0)
         kept = rows if len(here) == len(rows) else rows[here]
-        self._index = here
-        self._positions: npt.NDArray[np.int64] = kept["position"].copy()
-        self._lengths = kept["length"].astype(np.int64)
-        self._leads = kept["lead"].astype(np.int64)
+        positions, lengths, leads = kept["position"], kept["length"], kept["lead"]
         # Single entries are read with their headers: for the check, and so that neighbours in the log touch.
-        self._starts = self._positions - np.where(self._leads == HEADER_BYTES, self._leads, 0)
-        doubtful = self._positions < reader.trusted_from
-        if doubtful.any():
-            doubtful &= plan.table.proved(plan.first_row, plan.first_row + len(rows))[here] == 0
-        self._doubtful = doubtful
+        starts = positions - np.where(leads == HEADER_BYTES, HEADER_BYTES, 0)
+        self._borders = self._ranges(starts, positions + lengths)
+        self._index, self._starts, self._leads = here.tolist(), starts.tolist(), leads.tolist()
+        self._positions, self._lengths = positions.tolist(), lengths.tolist()
+        self._doubtful = self._unproved(positions < reader.trusted_from, here)
         self._damage: list[Damage] = []
+
+    def _ranges(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> list[int]:
+        """Where a row does not follow the one before it closely in the same segment: between borders, one call reads
+        all.
+        """
+        if not len(starts):
+            return []
+        gaps, numbers = starts[1:] - ends[:-1], starts // self._log.segments.segment_bytes
+        apart = (gaps < 0) | (gaps > _GAP_BYTES_MAX) | (numbers[1:] != numbers[:-1])
+        return [0, *(np.flatnonzero(apart) + 1).tolist(), len(starts)]
+
+    def _unproved(self, old: npt.NDArray[np.bool_], here: npt.NDArray[np.int64]) -> list[bool]:
+        """Which rows have to pass their checksums first; empty for none."""
+        if not old.any():
+            return []
+        first, plan = self._plan.first_row, self._plan
+        old &= plan.table.proved(first, first + len(plan.rows))[here] == 0
+        return old.tolist() if old.any() else []
 
     def load(self, wait: bool) -> Batch | None:
         payloads: list[memoryview] = []
         keep: list[int] = []
-        for first, until in self._ranges():
-            start = int(self._starts[first])
-            length = int(self._positions[until - 1] + self._lengths[until - 1]) - start
+        positions, lengths, starts = self._positions, self._lengths, self._starts
+        borders = list(pairwise(self._borders))
+        spans = [(starts[first], positions[until - 1] + lengths[until - 1] - starts[first]) for first, until in borders]
+        fetched = self._fetch(spans, wait)
+        if fetched is None:
+            return None
+        for (first, until), data in zip(borders, fetched, strict=True):
+            sound: Iterable[int] | None = range(first, until if data is not None else first)
+            if self._doubtful and data is not None:
+                sound = self._sound_ones(first, until, data, wait)
+            if sound is None:
+                return None
+            if data is not None:
+                start = starts[first]
+                payloads += [data[positions[at] - start : positions[at] - start + lengths[at]] for at in sound]
+                keep += [self._index[at] for at in sound]
+        return self._plan.batch(payloads, keep, self._damage)
+
+    def _fetch(self, spans: list[tuple[int, int]], wait: bool) -> "list[memoryview | None] | None":
+        """The bytes of each span (position, length), None in place of what is missing; None for all when the disk is
+        needed.
+        """
+        segments, fetched = self._log.segments, list[memoryview | None]()
+        for number, group in groupby(spans, lambda span: span[0] // segments.segment_bytes):
+            base, here = number * segments.segment_bytes, list(group)
+            places = [(length, position - base) for position, length in here]
             try:
-                data = self._fetch(start, length, wait)
+                data = segments.get(number).file.read_all(places, wait)
             except FileNotFoundError:
-                self._damage.append(Damage(start, length, "the segment is missing"))
+                self._damage += [Damage(position, length, "the segment is missing") for position, length in here]
+                fetched += [None] * len(here)
                 continue
             if data is None:
                 return None
-            places = (self._positions[first:until] - start).tolist()
-            lengths = self._lengths[first:until].tolist()
-            if self._doubtful[first:until].any():
-                if not self._take_proved(first, until, data, start, wait, payloads, keep):
-                    return None
-            else:
-                payloads += [data[at : at + length] for at, length in zip(places, lengths, strict=True)]
-                keep += self._index[first:until].tolist()
-        return self._plan.batch(payloads, keep, self._damage)
-
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Runs of rows that lie close together in one segment: read with one call."""
-        count = len(self._positions)
-        if not count:
-            return
-        gaps = self._starts[1:] - (self._positions[:-1] + self._lengths[:-1])
-        numbers = self._starts // self._log.segments.segment_bytes
-        apart = (gaps < 0) | (gaps > _GAP_BYTES_MAX) | (numbers[1:] != numbers[:-1])
-        first = 0
-        for until in (np.flatnonzero(apart) + 1).tolist():
-            yield first, until
-            first = until
-        yield first, count
-
-    def _fetch(self, position: int, length: int, wait: bool) -> memoryview | None:
-        segment, place = self._log.segments.at(position)
-        data = segment.file.read_resident(length, place)
-        if data is None and wait:
-            data = segment.file.read(length, place)
-        return None if data is None else memoryview(data)
+            fetched += data
+        return fetched
 
     # --- the first time -----------------------------------------------------------------------------------------------
 
-    def _take_proved(
-        self,
-        first: int,
-        until: int,
-        data: memoryview,
-        start: int,
-        wait: bool,
-        payloads: list[memoryview],
-        keep: list[int],
-    ) -> bool:
-        """Take what passes its checksum; False when that needs a look at the disk."""
-        table, secret = self._plan.table, self._log.segments.secret
-        for item in range(first, until):
-            position, length, lead = int(self._positions[item]), int(self._lengths[item]), int(self._leads[item])
-            place, index = position - start, int(self._index[item])
-            if self._doubtful[item] and not _single_is_sound(data, place, length, lead, position, secret):
-                sound = self._entry_is_sound(position - lead, wait)
-                if sound is None:
-                    return False
-                if not sound:
+    def _sound_ones(self, first: int, until: int, data: memoryview, wait: bool) -> list[int] | None:
+        """Those of a range that pass their checksums; None when that needs a look at the disk."""
+        table, secret, start, sound = self._plan.table, self._log.segments.secret, self._starts[first], list[int]()
+        for at in range(first, until):
+            position, length, lead = self._positions[at], self._lengths[at], self._leads[at]
+            if self._doubtful[at] and not _single_is_sound(data, position - start, length, lead, position, secret):
+                whole = self._entry_is_sound(position - lead, wait)
+                if whole is None:
+                    return None
+                if not whole:
                     self._damage.append(Damage(position - lead, lead + length, "checksum wrong when served"))
                     continue
-            table.prove(self._plan.first_row + index)
-            payloads.append(data[place : place + length])
-            keep.append(index)
-        return True
+            table.prove(self._plan.first_row + self._index[at])
+            sound.append(at)
+        return sound
 
     def _entry_is_sound(self, position: int, wait: bool) -> bool | None:
         """Of a run, the checksum is over all messages: also those that were not asked for."""
-        head = self._fetch(position, HEADER_BYTES, wait)
+        segment, place = self._log.segments.at(position)
+        head = segment.file.read_all([(HEADER_BYTES, place)], wait)
         if head is None:
             return None
-        header = header_in(head, 0, position, self._log.segments.secret)
+        header = header_in(head[0], 0, position, self._log.segments.secret)
         if header is None or header.queue != self._plan.table.queue:
             return False
-        payload = self._fetch(position + HEADER_BYTES, header.length, wait)
-        return None if payload is None else crc32c(payload) == header.payload_crc
+        payload = segment.file.read_all([(header.length, place + HEADER_BYTES)], wait)
+        return None if payload is None else crc32c(payload[0]) == header.payload_crc
 
 
 def _single_is_sound(data: memoryview, place: int, length: int, lead: int, position: int, secret: int) -> bool:

@@ -49,6 +49,7 @@ class RecoveryReport(msgspec.Struct):
     dropped_entries: int = 0  # of groups that were not whole
     cut_bytes: int = 0  # the torn tail
     damage: list[Damage] = []
+    orphans: list[int] = []  # queues whose creation was damaged: kept, but nobody knows whose they are
 
 
 class Recovery:
@@ -76,6 +77,8 @@ class Recovery:
         self.end = self.position = self.trusted_from = self.last_ms = 0
         self._facts_row = 0  # the catalog's rows below are in the checkpoint's copy of the facts
         self._orphans_kept = False
+        self._holed = False
+        self._dropped: set[int] = set()
         self._replaying = True
 
     def run(self) -> None:
@@ -140,6 +143,9 @@ class Recovery:
         self._learn_facts(floor)
         walk = Walk(self._segments, self.position, floor)
         for item in walk:
+            # Behind a hole that may never have been synced, a sequence says nothing of those below it: they may be in the hole, and
+            # a producer that sends them again must not be told that they are there.
+            self._holed |= item.position >= floor and (isinstance(item, Damage) or not item.sound)
             if isinstance(item, Damage):
                 self.report.damage.append(item)
                 continue
@@ -164,7 +170,10 @@ class Recovery:
                 self._orphans_kept |= self.report.rebuilt  # a queue's fact may have been in there
         for row in sorted(changes):
             if row >= self._facts_row:
-                self.catalog.replay(changes[row])
+                said = self.catalog.replay(changes[row])
+                self._dropped.update(
+                    queue_of(key) for key, value in said.items() if value is None and key.startswith(PREFIX)
+                )
         facts = {queue_of(key): unpack_queue(value) for key, value in self.catalog.items(PREFIX)}
         for queue, fact in facts.items():
             self._match(queue, fact)
@@ -184,7 +193,7 @@ class Recovery:
         header, table = found.header, self._table_for(found)
         if table is None:
             return
-        if header.producer:
+        if header.producer and found.sound and not self._holed:
             table.remember(header.producer, header.sequence, self._config.producers_max)
         if header.row + header.rows <= table.min_row:
             return
@@ -210,8 +219,9 @@ class Recovery:
 
     def _table_for(self, found: Found) -> QueueTable | None:
         queue = found.header.queue
-        if queue not in self.tables and self._orphans_kept:
+        if queue not in self.tables and self._orphans_kept and queue not in self._dropped:
             header = found.header
+            self.report.orphans.append(queue)
             self.tables[queue] = QueueTable(self._files, queue, Durability.SYNC, header.row, header.base)
         return self.tables.get(queue)
 

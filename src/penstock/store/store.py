@@ -33,6 +33,7 @@ from penstock.store.table import QueueTable
 log = logs.get(__name__)
 
 FILL_URGENT_BYTES = 64 * KIB
+FACTS_PER_ENTRY = 1_000
 
 
 class Bounds(NamedTuple):
@@ -86,6 +87,9 @@ class Store:
         recovery.run()
         segments.quiet.clear()
         store = cls(disk, config, clock, recovery, files, segments)
+        if recovery.report.orphans:  # from now on they have a fact of their own
+            orphans = [recovery.tables[queue] for queue in recovery.report.orphans]
+            store.put_facts({queue_key(table.queue): _fact_of(table) for table in orphans})
         if not recovery.report.clean:
             store.checkpoint()
         if disk.exists(MARKER):
@@ -115,7 +119,7 @@ class Store:
         changed: dict[str, bytes | None] = {}
         for queue in queues:
             table = self.table(queue)
-            changed[queue_key(queue)] = pack_queue(QueueFact(durability, table.min_row, table.min_offset))
+            changed[queue_key(queue)] = _fact_of(table, durability)
         self.put_facts({**changed, **facts})
         for queue in queues:
             self._tables[queue].durability = durability
@@ -172,11 +176,15 @@ class Store:
         if table.next_row - table.min_row <= 2 * len(self.catalog) + self._config.catalog_slack_rows:
             return
         row, offset = table.next_row, table.next_offset
-        self.catalog.apply({queue_key(CATALOG_QUEUE): pack_queue(QueueFact(Durability.SYNC, row, offset))})
-        facts = list(self.catalog.all().items())
-        step = 1_000
-        parts = [fact_entry(dict(facts[at : at + step])) for at in range(0, len(facts), step)]
-        self._appender.append(parts, True)
+        begins = {queue_key(CATALOG_QUEUE): pack_queue(QueueFact(Durability.SYNC, row, offset))}
+        facts = list({**self.catalog.all(), **begins}.items())
+        parts = [fact_entry(dict(facts[at : at + FACTS_PER_ENTRY])) for at in range(0, len(facts), FACTS_PER_ENTRY)]
+        try:
+            self._appender.append(parts, True)
+        except StoreError as error:  # what the caller asked for has been done: the next change of a fact tries again
+            log.warning("the catalog could not be written anew", error=str(error))
+            return
+        self.catalog.apply(begins)
         self._accounts.remove(table.trim(row))
 
     def when_durable(self, position: int, then: Then) -> bool:
@@ -365,3 +373,7 @@ class Store:
     def abandon(self) -> None:
         """Let go as a crash would."""
         self._closed = True
+
+
+def _fact_of(table: QueueTable, durability: Durability | None = None) -> bytes:
+    return pack_queue(QueueFact(durability or table.durability, table.min_row, table.min_offset))

@@ -8,6 +8,7 @@ Three decisions, in this order:
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from penstock.store.layout import GROUP, GROUP_FIRST, GROUP_LAST
 from penstock.store.read import Damage
@@ -66,7 +67,7 @@ class Walk:
         yield from self._judge(group)
 
     def _judge(self, group: list[Item]) -> Iterator[Item]:
-        if not group or group[0].position < self._floor or _is_whole(group):
+        if not group or group[0].position < self._floor or self._is_whole(group):
             yield from group
             return
         for item in group:
@@ -75,16 +76,16 @@ class Walk:
             else:
                 yield item
 
+    def _is_whole(self, group: list[Item]) -> bool:
+        found = [item for item in group if isinstance(item, Found) and item.sound]
+        if len(found) < len(group) or not all(self._touch(one, next_one) for one, next_one in pairwise(found)):
+            return False
+        return bool(found[0].header.flags & GROUP_FIRST) and bool(found[-1].header.flags & GROUP_LAST)
 
-def _is_whole(group: list[Item]) -> bool:
-    first, last = group[0], group[-1]
-    if not all(isinstance(item, Found) and item.sound for item in group):
-        return False
-    return bool(_flags(first) & GROUP_FIRST) and bool(_flags(last) & GROUP_LAST)
-
-
-def _flags(item: Item) -> int:
-    return item.header.flags if isinstance(item, Found) else 0
+    def _touch(self, one: Found, other: Found) -> bool:
+        """Whether nothing can have been between them: a whole segment may be missing."""
+        number = one.position // self._segments.segment_bytes
+        return other.position in (one.end, self._segments.first_position(number + 1))
 
 
 def _end(item: Item) -> int:

@@ -19,7 +19,7 @@ import errno
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.testing.inode import Inode, subset
@@ -68,8 +68,10 @@ class FaultyFile:
             _refuse(self._begin("read"))
             return bytes(memoryview(self._inode.content)[at : at + length])
 
-    def read_resident(self, length: int, at: int) -> bytes | None:
-        return None if self._disk.cold else self.read(length, at)
+    def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
+        if self._disk.cold and not wait:
+            return None
+        return [memoryview(self.read(length, at)) for length, at in places]
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         with self._disk.lock:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from penstock.model import Durability
 from penstock.store.store import Store
-from penstock.testing.witness import Fact, Found, Queue, Witness, look
+from penstock.testing.witness import Fact, Found, Queue, Sent, Witness, look
 
 
 def problems(witness: Witness, store: Store, killed: bool = False) -> list[str]:
@@ -41,6 +41,7 @@ def _queue(witness: Witness, queue_id: int, found: Found | None, killed: bool) -
         yield from (f"queue {queue_id}: {line}" for line in _content(witness, queue_id, found))
         if queue.dropped is None:
             yield from (f"queue {queue_id}: {line}" for line in _losses(queue, found, killed))
+            yield from (f"queue {queue_id}: {line}" for line in _producers(queue, found, killed))
 
 
 def _bounds(queue_id: int, queue: Queue, found: Found, killed: bool) -> Iterator[str]:
@@ -68,11 +69,29 @@ def _content(witness: Witness, queue_id: int, found: Found) -> Iterator[str]:
 
 def _losses(queue: Queue, found: Found, killed: bool) -> Iterator[str]:
     for sent in queue.sent:
-        if sent.offset is None or sent.offset < queue.trim_asked or found.bodies.get(sent.offset) == sent.body:
+        if _trimmed(sent, queue) or sent.offset is None or found.bodies.get(sent.offset) == sent.body:
             continue
         seen = queue.durability is Durability.SYNC and sent.offset < queue.seen_offset
         if sent.acked or seen or killed:
             yield f"offset {sent.offset} is lost (acknowledged: {sent.acked}, seen: {seen})"
+
+
+def _trimmed(sent: Sent, queue: Queue) -> bool:
+    return sent.offset is not None and sent.offset < queue.trim_asked
+
+
+def _producers(queue: Queue, found: Found, killed: bool) -> Iterator[str]:
+    """Deduplication: a sequence that was kept is known, one that was lost is not (its producer will send it again)."""
+    present = set(found.bodies.values())
+    for producer in {sent.producer for sent in queue.sent if sent.producer}:
+        theirs = [sent for sent in queue.sent if sent.producer == producer]
+        least = max(
+            (sent.sequence for sent in theirs if sent.acked or (killed and sent.offset is not None)), default=-1
+        )
+        most = max((sent.sequence for sent in theirs if sent.body in present or _trimmed(sent, queue)), default=-1)
+        known = found.producers.get(producer, -1)
+        if not least <= known <= most:
+            yield f"sequence {known} is the highest known of producer {producer}, should be {least} to {most}"
 
 
 def _groups_found(witness: Witness, found: dict[int, Found | None]) -> dict[int, list[bool]]:
@@ -81,8 +100,7 @@ def _groups_found(witness: Witness, found: dict[int, Found | None]) -> dict[int,
     present = {body for theirs in found.values() if theirs for body in theirs.bodies.values()}
     for sent in witness.bodies.values():
         queue = witness.queues[sent.queue]
-        trimmed = sent.offset is not None and sent.offset < queue.trim_asked
-        if sent.group and queue.dropped is None and found[sent.queue] is not None and not trimmed:
+        if sent.group and queue.dropped is None and found[sent.queue] is not None and not _trimmed(sent, queue):
             groups.setdefault(sent.group, []).append(sent.body in present)
     return groups
 

@@ -26,6 +26,8 @@ class Sent:
     queue: int
     body: bytes
     group: int  # 0: none
+    producer: int = 0
+    sequence: int = -1
     offset: int | None = None
     acked: bool = False
 
@@ -67,6 +69,7 @@ class Found:
     min_offset: int
     max_offset: int
     bodies: dict[int, bytes]  # by offset
+    producers: dict[int, int]  # the highest sequence by producer
 
 
 class Witness:
@@ -91,7 +94,7 @@ class Witness:
         queue = self.queues[queue_id] = Queue(durability, _kept(), seen_offset=found.max_offset)
         queue.trims[found.min_offset] = _kept()
         for offset, body in found.bodies.items():
-            self._remember(Sent(queue_id, body, 0, offset, acked=True))
+            self._remember(Sent(queue_id, body, 0, offset=offset, acked=True))
 
     def _remember(self, sent: Sent) -> Sent:
         self.queues[sent.queue].sent.append(sent)
@@ -141,7 +144,7 @@ class Witness:
         """Append; what was refused with an error is known to have been tried. `facts` make it a group."""
         self._groups += 1
         number = self._groups if group or facts else 0
-        sent = [[self._try(message, number) for message in _messages(entry)] for entry in entries]
+        sent = [[self._try(entry, message, number) for message in _messages(entry)] for entry in entries]
         changed = [self._try_fact(key, value, number) for key, value in (facts or {}).items()]
         position = store.append(entries, group=group, facts=facts)
         for entry, ours in zip(entries, sent, strict=True):
@@ -153,8 +156,8 @@ class Witness:
             _done(store, fact)
         return whole
 
-    def _try(self, message: Plain, group: int) -> Sent:
-        return self._remember(Sent(message.queue, bytes(message.body), group))
+    def _try(self, entry: Entry, message: Plain, group: int) -> Sent:
+        return self._remember(Sent(entry.queue, bytes(message.body), group, entry.producer, entry.sequence))
 
     def _try_fact(self, key: str, value: bytes | None, group: int) -> Fact:
         fact = Fact(value, group)
@@ -190,7 +193,7 @@ def look(store: Store, queue_id: int) -> Found | None:
         if batch.next_offset <= offset:
             raise AssertionError(f"queue {queue_id} does not get beyond offset {offset} of {bounds}")
         offset = batch.next_offset
-    return Found(bounds.min_offset, bounds.max_offset, bodies)
+    return Found(bounds.min_offset, bounds.max_offset, bodies, dict(store.table(queue_id).producers))
 
 
 def _messages(entry: Entry) -> Sequence[Plain]:

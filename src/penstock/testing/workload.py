@@ -4,6 +4,7 @@ A `Workload` does one step at a time, all of it through a witness. Segments and 
 steps roll, checkpoint and clean several times. The same seed does the same steps.
 """
 
+import contextlib
 import itertools
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from penstock.clock import ManualClock
 from penstock.config import StoreConfig
 from penstock.errors import StoreError
 from penstock.model import Durability
+from penstock.store.directory import Pending
 from penstock.store.files import Disk
 from penstock.store.store import Store
 from penstock.testing.witness import Witness
@@ -52,6 +54,7 @@ class Workload:
         self.refused: list[StoreError] = []
         self._serial = itertools.count()
         self._name = choose.randrange(1 << 32)
+        self.pending: Pending | None = None
 
     def begin(self) -> None:
         """The queues that all work goes to."""
@@ -91,7 +94,10 @@ class Workload:
 
     def entry(self) -> Plain | PlainRun:
         kinds: list[Callable[[], Plain | PlainRun]] = [self.message, self.message, self.run, self.batch]
-        return self.choose.choice(kinds)()
+        entry = self.choose.choice(kinds)()
+        if self.choose.random() < 0.5:
+            entry.producer, entry.sequence = self._name + self.choose.randint(1, 3), next(self._serial)
+        return entry
 
     def facts(self) -> dict[str, bytes | None]:
         """One fact, unlike any before, or that there is none any more."""
@@ -134,11 +140,36 @@ def _trim_all(work: Workload) -> None:
 
 
 def _clean(work: Workload) -> None:
-    work.store.clean()
+    if work.pending is None:  # the broker does not do both at once
+        work.store.clean()
 
 
 def _checkpoint(work: Workload) -> None:
-    work.store.checkpoint()
+    if work.pending is None:
+        work.store.checkpoint()
+
+
+def _checkpoint_aside(work: Workload) -> None:
+    """As the running broker does it: begun in one step, written in a later one, with other work between."""
+    if work.pending is None:
+        work.pending = work.store.begin_checkpoint()
+        return
+    work.witness.flush(work.store)
+    pending, work.pending = work.pending, None
+    if work.store.durable_position < pending.position:
+        work.store.abort_checkpoint(pending)
+        return
+    try:
+        pending.write()
+    except OSError:
+        work.store.abort_checkpoint(pending)
+    else:
+        work.store.end_checkpoint(pending)
+
+
+def _fill(work: Workload) -> None:
+    with contextlib.suppress(OSError):
+        work.store.fill(idle=work.choose.random() < 0.5)
 
 
 def _put(work: Workload) -> None:
@@ -167,7 +198,9 @@ STEPS: dict[str, tuple[int, Callable[[Workload], None]]] = {
     "trim": (5, _trim),
     "trim all": (1, _trim_all),
     "clean": (5, _clean),
-    "checkpoint": (5, _checkpoint),
+    "checkpoint": (4, _checkpoint),
+    "checkpoint aside": (8, _checkpoint_aside),
+    "fill": (5, _fill),
     "put": (6, _put),
     "replace a queue": (1, _replace_queue),
     "wait": (3, _wait),
