@@ -1,6 +1,7 @@
 """Reading a queue: by offset or by entry, as much as the limits allow, and without holding up the loop."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -222,6 +223,53 @@ async def test_what_is_in_memory_needs_no_thread(street, monkeypatch):
 
     monkeypatch.setattr(LocalFile, "read_all", from_memory)
     assert bodies(house.fetcher.fetch_now(queue, 0, PLENTY, PLENTY)) == [b"0", b"1", b"2"]
+
+
+# --- beside the cleaner -----------------------------------------------------------------------------------------------
+
+
+async def nearly_emptied(street) -> tuple[int, list[bytes]]:
+    """A queue whose few messages lie in segments of which another queue's retention took nearly all."""
+    topic = await street.house.topics.create("orders", TopicSettings(write_queues=2))
+    queue, other = topic.queues
+    for number in range(30):
+        await street.house.publish(plain(queue, b"%d" % number), plain(other, bytes(10_000)))
+    street.house.store.trim(other, 30)
+    await street.restart()
+    return queue, [b"%d" % number for number in range(30)]
+
+
+async def overtaken(house, queue: int, monkeypatch, offset: int = 0):
+    """A read that began before the cleaner did, and ends after it."""
+    segments, cold = house.disk.list("log"), Cold(monkeypatch)
+    reading = asyncio.ensure_future(house.fetcher.fetch(queue, 0, PLENTY, PLENTY))
+    assert await asyncio.to_thread(cold.asked.wait, 10)
+    house.store.trim(queue, offset)
+    house.store.clean()
+    assert house.disk.list("log")[0] > segments[0], "the cleaner should have removed a segment"
+    cold.answer.set()
+    return await reading
+
+
+async def test_a_read_that_the_cleaner_overtakes_finds_everything(street, monkeypatch):
+    """The messages were never gone: who skips them loses them, and who calls them damaged wakes somebody at night."""
+    queue, wanted = await nearly_emptied(street)
+    house = street.house
+    batch = await overtaken(house, queue, monkeypatch)
+    found, offset = bodies(batch), batch.next_offset
+    while offset < 30:
+        batch = await house.fetcher.fetch(queue, offset, PLENTY, PLENTY)
+        found, offset = found + bodies(batch), batch.next_offset
+    assert found == wanted
+    assert (house.events(DamageFound), house.store.damage) == ([], [])
+
+
+async def test_a_read_that_retention_overtakes_is_no_damage(street, monkeypatch):
+    """Served, or outside the queue by now: both are true."""
+    queue, _ = await nearly_emptied(street)
+    with contextlib.suppress(OffsetOutOfRange):
+        await overtaken(street.house, queue, monkeypatch, offset=30)
+    assert (street.house.events(DamageFound), street.house.store.damage) == ([], [])
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ class Recovery:
         self._learn_facts(floor)
         walk = Walk(self._segments, self.position, floor)
         for item in walk:
-            # Behind a hole that may never have been synced, a sequence says nothing of those below it: they may be in the hole, and
-            # a producer that sends them again must not be told that they are there.
+            # Behind a hole that may never have been synced, a sequence says nothing of those below it: they may be in the
+            # hole, and a producer that sends them again must not be told that they are there.
             self._holed |= item.position >= floor and (isinstance(item, Damage) or not item.sound)
             if isinstance(item, Damage):
                 self.report.damage.append(item)

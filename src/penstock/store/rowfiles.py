@@ -84,6 +84,9 @@ class RowFiles:
         self._views.append(view)
         self._rows.append(np.frombuffer(view, dtype=ROW_DTYPE))
 
+    def close(self) -> None:
+        self._files, self._views, self._rows = [], [], []
+
     def allocate(self) -> int:
         if not self._free:
             self._grow()

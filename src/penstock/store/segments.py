@@ -98,6 +98,9 @@ class Segments:
         self._open.pop(number, None)
         self.numbers.remove(number)
 
+    def close(self) -> None:
+        self._open.clear()
+
     def sync_folder(self) -> None:
         self._disk.sync_folder(LOG_FOLDER)
 

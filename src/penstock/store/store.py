@@ -249,7 +249,10 @@ class Store:
     def offset_at_time(self, queue: int, store_ms: int) -> int:
         """The first offset stored at or after a time, within what is visible."""
         table = self.table(queue)
-        return min(table.offset_of(table.row_at_time(store_ms)), table.visible_offset)
+        row = table.row_at_time(store_ms)
+        while row < table.visible_row and table.is_lost(row):
+            row += 1
+        return min(table.offset_of(row), table.visible_offset)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
@@ -369,10 +372,18 @@ class Store:
         self._closed = True
         if self.checkpoint():
             write_whole(self._disk, ".", MARKER, msgspec.json.encode(Marker(self._log.end)))
+        self._let_go()
 
     def abandon(self) -> None:
         """Let go as a crash would."""
         self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Files and mappings go with whoever still reads from them. Nothing can be asked of the store any more."""
+        self._files.close()
+        self._segments.close()
+        self._tables.clear()
 
 
 def _fact_of(table: QueueTable, durability: Durability | None = None) -> bytes:

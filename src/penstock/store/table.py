@@ -223,6 +223,9 @@ class QueueTable:
         low, high = max(start, self.min_row), min(start + self._files.piece_rows, self.next_row)
         return self.piece(number)[low - start : high - start], low
 
+    def is_lost(self, row: int) -> bool:
+        return bool(self.rows(row, row + 1)["flags"][0] & LOST)
+
     def row_for_bytes(self, bytes_max: int) -> int:
         """The first row to keep so that what is left holds at most `bytes_max`."""
         surplus, row = self.live_bytes - bytes_max, self.min_row

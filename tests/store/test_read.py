@@ -1,0 +1,255 @@
+"""Reading: from the mapping, from memory and from the disk it is the same; what is damaged is left out and told.
+
+What a reader decided to read (a plan) may be fetched a while later, in a worker thread: meanwhile the log goes on.
+"""
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.config import KIB, StoreConfig
+from penstock.model import Durability
+from penstock.store.read import Batch
+from penstock.store.store import Store
+from penstock.testing.disk import FaultyDisk
+from penstock.wire.plain import PLAIN_RUN, message_in, plain, plain_run, split
+
+PLENTY = 1_000_000
+MINE, OTHER = 1, 2
+
+
+def config_with(hot_bytes: int) -> StoreConfig:
+    return StoreConfig(
+        segment_bytes=16 * KIB,
+        append_buffer_bytes=4 * KIB,
+        hot_bytes=hot_bytes,
+        piece_rows=8,
+        chunk_pieces=16,
+        open_segments_max=3,
+        clean_live_share_max=0.5,
+    )
+
+
+class Shelf:
+    """A store on a disk in memory, with two queues."""
+
+    def __init__(self, disk: FaultyDisk, hot_bytes: int = 64 * KIB) -> None:
+        self.disk, self.hot_bytes = disk, hot_bytes
+        self.store = Store.open(disk, config_with(hot_bytes), ManualClock(), {PLAIN_RUN: split})
+        if not self.store.catalog.items("queue/"):
+            self.store.create_queues([MINE, OTHER], Durability.ASYNC, {})
+
+    def again(self) -> "Shelf":
+        self.store.close()
+        return Shelf(self.disk, self.hot_bytes)
+
+    def read(self, queue: int = MINE, messages_max: int = PLENTY, bytes_max: int = PLENTY) -> Batch:
+        return self.store.read(queue, self.store.bounds(queue).min_offset, messages_max, bytes_max)
+
+    def flip(self, body: bytes) -> None:
+        """One bit of a message's body is wrong from now on."""
+        for name in self.disk.files():
+            at = self.disk.content(name).find(body) if name.startswith("log/") else -1
+            if at >= 0:
+                self.disk.flip(name, at, 0)
+                return
+        raise AssertionError(f"{body!r} is not in the log")
+
+
+@pytest.fixture
+def disk():
+    return FaultyDisk()
+
+
+def bodies(batch: Batch) -> list[bytes]:
+    return [message_in(payload).body for payload in batch.payloads]
+
+
+def mixed(shelf: Shelf, rounds: int) -> list[bytes]:
+    """Single messages, runs and closed batches of one queue, with another queue's between them; what mine holds."""
+    wanted = []
+    for number in range(rounds):
+        body = b"%d." % number + bytes(number * 37 % 700)
+        run = [plain(MINE, b"run %d " % index + body) for index in range(number % 4)]
+        closed = plain(MINE, b"closed " + body)
+        closed.count = 3
+        entries = [
+            plain(MINE, body),
+            plain(OTHER, bytes(number * 91 % 1_500)),
+            closed,
+            *([plain_run(run)] if run else []),
+        ]
+        shelf.store.append(entries)
+        wanted += [body, b"closed " + body, *(message.body for message in run)]
+    return wanted
+
+
+# --- the same from wherever it comes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hot_bytes", [0, 500, 20 * KIB, PLENTY], ids=lambda hot_bytes: f"hot {hot_bytes}")
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "reopened"])
+@pytest.mark.parametrize("cold", [True, False], ids=["cold", "resident"])
+def test_whatever_is_in_memory_the_answer_is_the_same(disk, hot_bytes, fresh, cold):
+    shelf = Shelf(disk, hot_bytes)
+    wanted = mixed(shelf, 60)
+    assert len(disk.list("log")) > 3, "the log should have several segments"
+    if not fresh:
+        shelf = shelf.again()
+    disk.cold = cold
+    for _ in range(2):  # the first read checks, the second knows
+        batch = shelf.read()
+        assert bodies(batch) == wanted
+        assert batch.damage == []
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "reopened"])
+def test_every_offset_is_found_alone(disk, fresh):
+    shelf = Shelf(disk, hot_bytes=0)
+    mixed(shelf, 12)
+    rows = shelf.read().rows
+    if not fresh:
+        shelf = shelf.again()
+    for base, count in zip(rows["base"].tolist(), rows["count"].tolist(), strict=True):
+        for offset in range(base, base + count):
+            batch = shelf.store.read(MINE, offset, 1, PLENTY)
+            assert (batch.rows["base"].tolist(), batch.next_offset) == ([base], base + count)
+            assert message_in(batch.payloads[0]).offset == base
+
+
+def test_without_waiting_a_cold_read_is_declined(disk):
+    shelf = Shelf(disk, hot_bytes=0)
+    wanted = mixed(shelf, 10)
+    disk.cold = True
+    plan = shelf.store.plan(MINE, 0, PLENTY, PLENTY)
+    assert plan.load(wait=False) is None
+    assert bodies(plan.load(wait=True)) == wanted
+
+
+def test_the_end_of_the_log_needs_no_reading(disk):
+    shelf = Shelf(disk, hot_bytes=PLENTY)
+    wanted = mixed(shelf, 10)
+    disk.cold = True
+    assert bodies(shelf.store.plan(MINE, 0, PLENTY, PLENTY).load(wait=False)) == wanted
+
+
+# --- a plan that is fetched later -------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_not_changed_by_what_is_appended_meanwhile(disk):
+    shelf = Shelf(disk, hot_bytes=0)
+    wanted = mixed(shelf, 10)
+    plan = shelf.store.plan(MINE, 0, PLENTY, PLENTY)
+    mixed(shelf, 30)
+    assert bodies(plan.load(wait=True)) == wanted
+
+
+def mostly_trimmed(shelf: Shelf) -> list[bytes]:
+    """A few messages that stay in segments of which retention took nearly all: what the cleaner looks for."""
+    for number in range(12):
+        shelf.store.append([plain(MINE, b"stays %d" % number), *(plain(OTHER, bytes(3_000)) for _ in range(4))])
+    shelf.store.flush()
+    shelf.store.trim(OTHER, shelf.store.bounds(OTHER).max_offset)
+    return [b"stays %d" % number for number in range(12)]
+
+
+def test_after_the_cleaner_the_order_of_the_queue_is_the_same(disk):
+    shelf = Shelf(disk, hot_bytes=0)
+    wanted = mostly_trimmed(shelf)
+    shelf.store.clean()
+    shelf.store.append([plain(MINE, b"after")])
+    assert bodies(shelf.read()) == [*wanted, b"after"]
+    assert bodies(shelf.again().read()) == [*wanted, b"after"]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_message_is_left_out_and_told(disk):
+    shelf = Shelf(disk)
+    shelf.store.append([plain(MINE, b"message number %d" % number) for number in range(20)])
+    shelf.store.close()
+    shelf.flip(b"message number 7")
+    shelf = Shelf(disk)
+    batch = shelf.read()
+    assert bodies(batch) == [b"message number %d" % number for number in range(20) if number != 7]
+    assert batch.rows["base"].tolist() == [number for number in range(20) if number != 7]
+    assert (batch.next_offset, batch.next_row) == (20, 20)
+    assert [damage.why for damage in batch.damage] == ["checksum wrong when served"]
+
+
+def test_one_damaged_message_spoils_its_run_and_no_other(disk):
+    """The checksum is over the whole run: none of it can be told from the damaged one."""
+    shelf = Shelf(disk)
+    for run in range(3):
+        shelf.store.append([plain_run([plain(MINE, b"run %d message %d" % (run, number)) for number in range(5)])])
+    shelf.store.close()
+    shelf.flip(b"run 1 message 3")
+    batch = Shelf(disk).read()
+    assert bodies(batch) == [b"run %d message %d" % (run, number) for run in (0, 2) for number in range(5)]
+    assert len(batch.damage) >= 1
+
+
+@pytest.mark.parametrize("first", range(5))
+def test_a_run_is_checked_whole_however_little_of_it_is_read(disk, first):
+    shelf = Shelf(disk)
+    shelf.store.append([plain_run([plain(MINE, b"message number %d" % number) for number in range(5)])])
+    shelf.store.close()
+    shelf.flip(b"message number 3")
+    batch = Shelf(disk).store.read(MINE, first, 1, PLENTY)
+    assert (bodies(batch), len(batch.damage)) == ([], 1)
+
+
+def test_a_read_of_nothing_but_damage_goes_on_behind_it(disk):
+    shelf = Shelf(disk)
+    shelf.store.append([plain(MINE, b"damaged"), plain(MINE, b"sound")])
+    shelf.store.close()
+    shelf.flip(b"damaged")
+    shelf = Shelf(disk)
+    batch = shelf.read(messages_max=1)
+    assert (bodies(batch), batch.next_offset) == ([], 1)
+    assert bodies(shelf.store.read(MINE, 1, 1, PLENTY)) == [b"sound"]
+
+
+def test_a_segment_that_is_gone_is_damage_and_the_rest_is_served(disk):
+    shelf = Shelf(disk, hot_bytes=0)
+    for number in range(40):
+        shelf.store.append([plain(MINE, b"%d" % number + bytes(1_000))])
+    shelf.store.close()
+    gone = disk.list("log")[1]
+    disk.remove(f"log/{gone}")
+    batch = Shelf(disk, hot_bytes=0).read()
+    offsets = batch.rows["base"].tolist()
+    assert 0 < len(offsets) < 40
+    assert (offsets[0], offsets[-1], batch.next_offset) == (0, 39, 40)
+    assert {damage.why for damage in batch.damage} == {"the segment is missing"}
+
+
+def test_what_this_process_wrote_is_not_checked_again(disk):
+    """Its own memory is trusted; the check is for what lay on a disk."""
+    shelf = Shelf(disk, hot_bytes=0)
+    shelf.store.append([plain(MINE, b"written just now")])
+    shelf.flip(b"written just now")
+    assert len(shelf.read().payloads) == 1
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_offset_at_or_after_a_time(disk):
+    shelf = Shelf(disk)
+    clock = shelf.store._clock
+    begun = clock.now_ms()
+    for _ in range(5):
+        shelf.store.append([plain(MINE, b"a"), plain(MINE, b"b")])
+        clock.advance(10)
+    found = [shelf.store.offset_at_time(MINE, begun + late) for late in (-1_000, 0, 1, 10, 11, 40, 41, 1_000)]
+    assert found == [0, 0, 2, 2, 4, 8, 10, 10]
+
+
+def test_time_finds_nothing_that_cannot_be_seen_yet(disk):
+    shelf = Shelf(disk)
+    shelf.store.create_queue(3, Durability.SYNC)
+    shelf.store.append([plain(3, b"a")])
+    shelf.store.flush()
+    shelf.store.append([plain(3, b"not durable")])
+    assert shelf.store.offset_at_time(3, shelf.store._clock.now_ms() + 1) == 1
