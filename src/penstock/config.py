@@ -47,7 +47,6 @@ class StoreConfig(msgspec.Struct, forbid_unknown_fields=True):
     hot_bytes: int = 64 * MIB  # the end of the log that is read from the mapping: it was written a moment ago
     entry_bytes_max: int = 16 * MIB
     append_buffer_bytes: int = 1 * MIB
-    queues_max: int = 100_000
     producers_max: int = 10_000  # remembered per queue, for deduplication
     piece_rows: int = 1_024  # rows of a queue table that lie together
     chunk_pieces: int = 4_096  # pieces per table file
@@ -56,7 +55,6 @@ class StoreConfig(msgspec.Struct, forbid_unknown_fields=True):
     clean_interval_ms: int = 10_000
     clean_live_share_max: float = 0.25  # an old segment with less than this alive is copied out
     clean_step_bytes: int = 4 * MIB
-    progress_interval_ms: int = 1_000
 
 
 class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +78,13 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     events_retention_ms: int = 7 * 24 * 3_600_000
 
 
+class RocketmqConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """RocketMQ clients."""
+
+    auto_create_topics: bool = True  # a send to a topic that does not exist creates it
+    connections_max: int = 20_000
+
+
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):
     """The HTTP side: health, metrics, and what the gateways add."""
 
@@ -94,4 +99,5 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     log: LogConfig = msgspec.field(default_factory=LogConfig)
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
     broker: BrokerConfig = msgspec.field(default_factory=BrokerConfig)
+    rocketmq: RocketmqConfig = msgspec.field(default_factory=RocketmqConfig)
     http: HttpConfig = msgspec.field(default_factory=HttpConfig)

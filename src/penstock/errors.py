@@ -97,6 +97,29 @@ class NotAuthorized(PenstockError):
         self.who, self.action, self.resource = who, action, resource
 
 
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+class GroupNotOnline(PenstockError):
+    def __init__(self, group: str) -> None:
+        super().__init__(f"nobody of group {group!r} is connected: the next heartbeat mends that")
+        self.group = group
+
+
+class NotSubscribed(PenstockError):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            f"group {group!r} does not subscribe to topic {topic!r}: do all its members subscribe to the same topics?"
+        )
+        self.group, self.topic = group, topic
+
+
+class SubscriptionNotLatest(PenstockError):
+    def __init__(self, group: str, topic: str, version: int, known: int) -> None:
+        super().__init__("the consumer's subscription not latest")  # clients and operators know these words
+        self.group, self.topic, self.version, self.known = group, topic, version, known
+
+
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 

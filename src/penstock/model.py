@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, gc=False):
     count: int = 1
     tag: int = 0  # hash of the tag, for the queue table
     producer: int = 0  # 0: not deduplicated
-    sequence: int = -1
+    sequence: int = -1  # below 0: not deduplicated
     offset: int = -1
     row: int = -1
 

@@ -15,6 +15,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from penstock import logs
@@ -25,8 +26,11 @@ from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
 from penstock.gateway.http.routes import Router
+from penstock.gateway.rocketmq import rocketmq_gateway, rocketmq_router
+from penstock.gateway.rocketmq.house import House
 from penstock.model import Entry
 from penstock.wire import plain
+from penstock.wire.rocketmq import record
 
 log = logs.get(__name__)
 
@@ -66,6 +70,14 @@ class Server:
         if self._state != "running":
             return self._state
         return "" if self.broker.ready else self.broker.state
+
+    @cached_property
+    def rocketmq(self) -> Gateway:
+        """Name server and broker are one: whatever port a client comes to, it is the same group that it joins."""
+        house = House(self.config.server, lambda: int(self.addresses["broker"].rpartition(":")[2]))
+        settings = self.config.rocketmq
+        router = rocketmq_router(self.broker, house, self.clock, settings.auto_create_topics)
+        return rocketmq_gateway(router, settings.connections_max)
 
     def open(self) -> None:
         """The folder and its recovery. Needs no loop."""
@@ -122,6 +134,8 @@ class Server:
 
 
 GATEWAYS: dict[str, Entrance] = {
+    "namesrv": Entrance("namesrv_port", lambda server: server.rocketmq),
+    "broker": Entrance("broker_port", lambda server: server.rocketmq),
     "http": Entrance("http_port", lambda server: http_gateway(_router(server), server.config.http)),
 }
 
@@ -201,7 +215,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-SPLITTERS = {plain.PLAIN_RUN: plain.split}  # how the runs of each encoding come apart
+SPLITTERS = {plain.PLAIN_RUN: plain.split, record.RECORD_RUN: record.split}  # how the runs of each encoding come apart
 
 
 def _event_entry(queue: int, body: bytes, kind: str, at_ms: int) -> Entry:

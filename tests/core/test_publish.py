@@ -145,6 +145,20 @@ async def test_a_closed_batch_is_one_row_that_takes_its_offsets(house):
     assert house.bodies(queue) == [b"three in one", b"after"]
 
 
+@BACK_AGAIN
+async def test_a_clock_that_is_set_back_does_not_set_messages_back(street, clock, back):
+    """Store times never go back, so that a search by time stays right, also over a restart."""
+    topic = await street.house.topics.create("orders", TopicSettings(write_queues=1))
+    queue, begun = topic.queue(0), clock.now_ms()
+    await street.house.publish(plain(queue, b"before"))
+    clock.advance(-3_600_000)
+    await street.house.publish(plain(queue, b"after"))
+    house = await getattr(street, back)()
+    await house.publish(plain(queue, b"later"))
+    assert house.read(queue).rows["time"].tolist() == [begun] * 3
+    assert house.store.offset_at_time(queue, begun + 1) == 3
+
+
 # --- all or nothing ---------------------------------------------------------------------------------------------------
 
 

@@ -120,6 +120,7 @@ async def test_what_nobody_could_see_yet_is_not_taken(still_house, clock):
     retain(still_house)
     still_house.store.flush()
     assert still_house.bodies(topic.queue(0)) == [b"not durable"]
+    assert still_house.events(QueueTrimmed) == []
 
 
 @BACK_AGAIN

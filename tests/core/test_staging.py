@@ -240,7 +240,9 @@ async def test_a_stage_that_is_still_written_does_not_expire(open_street):
             house.staging.stage("a", [plain(one, b"a")])
             house.clock.advance(600)
             house.staging.expire()
-        assert len(house.staging) == 1
+        assert (len(house.staging), house.events(StageExpired)) == (1, [])
+        await commit(house, "batch 1", "a")
+        assert house.bodies(one) == [b"a"] * 3
 
 
 @BACK_AGAIN

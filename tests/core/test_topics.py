@@ -1,11 +1,15 @@
 """Topics: what can be asked for, what is refused, and that all of it is there after a restart and after a kill."""
 
+import errno
+import itertools
+
 import pytest
 
 from penstock.core.events import TopicChanged, TopicCreated, TopicDeleted
 from penstock.core.topics import READ, WRITE, TopicSettings
-from penstock.errors import BadTopicName, BadTopicSettings, QueueNotFound, TopicExists, TopicNotFound
+from penstock.errors import BadTopicName, BadTopicSettings, DiskFull, QueueNotFound, TopicExists, TopicNotFound
 from penstock.model import Durability
+from penstock.store.files import LocalFile
 from penstock.wire.plain import plain
 
 BACK_AGAIN = pytest.mark.parametrize("back", ["restart", "kill"])
@@ -267,6 +271,36 @@ async def test_new_queues_of_a_topic_are_as_durable_as_the_old_ones(house):
     await house.topics.create("orders", TopicSettings(write_queues=1, durability=Durability.ASYNC))
     topic = await house.topics.alter("orders", TopicSettings(write_queues=2))
     assert house.store.table(topic.queue(1)).durability is Durability.ASYNC
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+async def test_a_change_refused_for_lack_of_space_has_not_happened(street, monkeypatch, failing):
+    """Not even in part, whichever write of it the disk refuses; and not after a restart either."""
+    await street.house.topics.create("orders", TopicSettings(write_queues=1, durability=Durability.SYNC))
+    calls, write = itertools.count(1), LocalFile.write
+
+    def full(file: LocalFile, data: bytes, at: int) -> None:
+        if next(calls) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, data, at)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalFile, "write", full)
+        asked = TopicSettings(durability=Durability.ASYNC, read_queues=2, write_queues=2)
+        changed = await altered_or_refused(street.house, asked)
+    for kill in (False, True):
+        house = await street.kill() if kill else street.house
+        topic = house.topics.get("orders")
+        assert (topic.durability, topic.queue_count) == ((Durability.ASYNC, 2) if changed else (Durability.SYNC, 1))
+        assert {house.store.table(queue).durability for queue in topic.queues} == {topic.durability}
+
+
+async def altered_or_refused(house, settings: TopicSettings) -> bool:
+    try:
+        await house.topics.alter("orders", settings)
+    except DiskFull:
+        return False
+    return True
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------------

@@ -399,25 +399,26 @@ async def test_a_stop_during_a_checkpoint_lets_it_finish(tmp_path):
     """Two that write the same file at once would leave neither."""
     disk, entered, release = LocalDisk(str(tmp_path / "data")), threading.Event(), threading.Event()
     config = StoreConfig(durability=Durability.ASYNC, checkpoint_bytes=1, piece_rows=8, chunk_pieces=16)
-    rename, names = disk.rename, []
+    kept, rename, order = Kept(disk, config), disk.rename, []
 
-    def slow_rename(name: str, to: str) -> None:
-        entered.set()
-        assert release.wait(10)
+    def slow_at_first(name: str, to: str) -> None:
+        order.append(f"begin {to}")
+        if not entered.is_set():
+            entered.set()
+            assert release.wait(10)
         rename(name, to)
-        names.append(to)
+        order.append(f"end {to}")
 
-    kept = Kept(disk, config)
-    disk.rename = slow_rename
+    disk.rename = slow_at_first
     async with kept:
         kept.store.append([plain(LAX, b"a")])
         assert await asyncio.to_thread(entered.wait, 10)
         stopping = asyncio.ensure_future(kept.keeper.stop())
-        await asyncio.sleep(0)
-        assert names == []
+        await asyncio.wait([stopping], timeout=0.1)  # time enough to do it wrong
         release.set()
         await stopping
-    assert names == ["tables/directory", "tables/directory", "./clean"]
+    files = ("tables/directory", "tables/directory", "./clean")
+    assert order == [f"{step} {file}" for file in files for step in ("begin", "end")]
     after = Kept(disk, config)
     assert (after.store.report.clean, after.bodies(LAX)) == (True, [b"a"])
 

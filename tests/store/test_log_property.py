@@ -68,6 +68,8 @@ class Model:
         self.next_offset += count
 
     def trim(self, offset: int) -> None:
+        if offset <= self.min_offset:
+            return
         kept = [row for row in self.visible if row.end > offset]
         gone = self.shown - len(kept)
         self.rows, self.shown = self.rows[gone:], self.shown - gone
@@ -168,6 +170,22 @@ class StoreAgainstLists(RuleBasedStateMachine):
         for queue_id, model in self.models.items():
             shown = self.store.bounds(queue_id).max_offset
             model.shown = max(model.shown, sum(row.end <= shown for row in model.rows))
+
+    @rule(pick=PICK, at=PICK, messages_max=st.integers(1, 6), bytes_max=st.sampled_from([1, 200, 5_000]))
+    def read(self, pick: int, at: int, messages_max: int, bytes_max: int) -> None:
+        """From any offset, also inside a closed batch: in order, without a gap, within the limits but at least one."""
+        queue_id = self.pick(pick)
+        model = self.models[queue_id]
+        offset = model.min_offset + at % (model.max_offset - model.min_offset + 1)
+        batch = self.store.read(queue_id, offset, messages_max, bytes_max)
+        bodies = [message_in(payload).body for payload in batch.payloads]
+        expected = [row for row in model.visible if offset < row.end]
+        assert bodies == [row.body for row in expected[: len(bodies)]]
+        assert not [row for row in expected[len(bodies) :] if row.offset < batch.next_offset], "left out"
+        assert batch.next_offset > offset or offset == model.max_offset
+        if len(bodies) > 1:
+            assert sum(row.count for row in expected[: len(bodies)]) <= messages_max
+            assert sum(map(len, batch.payloads)) <= bytes_max
 
     @rule(by_ms=st.integers(0, 100))
     def wait(self, by_ms: int) -> None:

@@ -3,12 +3,17 @@
 What a reader decided to read (a plan) may be fetched a while later, in a worker thread: meanwhile the log goes on.
 """
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from penstock.clock import ManualClock
 from penstock.config import KIB, StoreConfig
 from penstock.model import Durability
 from penstock.store.read import Batch
+from penstock.store.segments import Segments
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk
 from penstock.wire.plain import PLAIN_RUN, message_in, plain, plain_run, split
@@ -159,6 +164,34 @@ def test_after_the_cleaner_the_order_of_the_queue_is_the_same(disk):
     shelf.store.append([plain(MINE, b"after")])
     assert bodies(shelf.read()) == [*wanted, b"after"]
     assert bodies(shelf.again().read()) == [*wanted, b"after"]
+
+
+# --- several at once --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient_threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("impatient_threads")
+def test_worker_threads_that_read_different_segments_do_not_disturb_each_other(disk):
+    """With fewer segments open at a time than there are readers."""
+    disk.make_folder("log")
+    segments = Segments(disk, 4 * KIB, secret=1, open_max=1)
+    for number in (0, 1):
+        segments.create(number, 0, 0)
+    together = threading.Barrier(2, timeout=10)
+
+    def read_often(number: int) -> bool:
+        together.wait()
+        return all(segments.get(number).number == number for _ in range(200_000))
+
+    with ThreadPoolExecutor(2) as workers:
+        assert list(workers.map(read_often, (0, 1))) == [True, True]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

@@ -100,6 +100,10 @@ BROKEN: dict[str, tuple[Callable[[Witness], object], str]] = {
         lambda w: setattr(w.bodies[b"numbered"], "sequence", 6),
         "sequence 7 is the highest known",
     ),
+    "lost behind another": (
+        lambda w: remember(w, queue=2, producer=5, sequence=3, acked=False),
+        "sequence 3 of producer 5 is lost, and would be refused",
+    ),
     "old fact": (lambda w: w.catalog["key"].append(Fact(b"newer", safe=True)), "the catalog has b'value' for 'key'"),
     "made-up fact": (lambda w: w.catalog.update({"key": []}), "the catalog has b'value' for 'key'"),
 }

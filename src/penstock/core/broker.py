@@ -17,8 +17,10 @@ from penstock.config import Config
 from penstock.core import events
 from penstock.core.authorizer import AllowAll, Authorizer
 from penstock.core.fetch import Fetcher
+from penstock.core.groups import Groups
 from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
+from penstock.core.offsets import Offsets
 from penstock.core.publish import Publisher
 from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
@@ -54,6 +56,8 @@ class Broker:
         self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
         self.publisher = Publisher(store, self.keeper, self.waits, settings)
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
+        self.groups = Groups(clock, self.bus)
+        self.offsets = Offsets(progress)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings)
         self._minutes = Minutes(store, self.topics, clock, self.bus)
         self._chores: asyncio.Task[None] | None = None
@@ -140,7 +144,14 @@ class Broker:
     # --- chores -------------------------------------------------------------------------------------------------------
 
     async def _run_chores(self) -> None:
-        chores = (self._watch_log, self._append_events, self.staging.expire, self._minutes.tick, self._retain)
+        chores = (
+            self._watch_log,
+            self._append_events,
+            self.staging.expire,
+            self.groups.expire,
+            self._minutes.tick,
+            self._retain,
+        )
         while True:
             await asyncio.sleep(self._config.broker.chore_interval_ms / 1000)
             for chore in chores:
@@ -170,6 +181,9 @@ class Broker:
             self.publisher.publish(entries, lambda error: None)
         except DiskFull:
             self.bus.put_back(pending)
+        except PenstockError:
+            self.bus.dropped += len(pending)
+            raise
 
     def _retain(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -95,6 +95,66 @@ class QueueMinute(Event):
     max_offset: int
 
 
+class MemberJoined(Event):
+    group: str
+    client_id: str
+    address: str
+    language: str
+    members: int  # connections in the group, with this one
+
+
+class MemberDoubled(Event):
+    """Two connections with one ClientID: both take the same share of the queues, another share has no reader."""
+
+    group: str
+    client_id: str
+    addresses: list[str]
+
+
+class MemberLeft(Event):
+    group: str
+    client_id: str
+    why: str
+    members: int  # connections left in the group
+
+
+class GroupGone(Event):
+    """The last member left."""
+
+    group: str
+
+
+class SubscriptionChanged(Event):
+    """A group subscribes to something else: another topic, or other tags. Empty: not at all."""
+
+    group: str
+    client_id: str
+    topic: str
+    before: str
+    after: str
+
+
+class PullRefused(Event):
+    """A pull with a newer version of its subscription than the broker knows."""
+
+    group: str
+    client_id: str
+    topic: str
+    pull_version: int
+    known_version: int
+
+
+class OffsetMoved(Event):
+    """A pull asked for an offset outside the queue and was corrected."""
+
+    group: str
+    client_id: str
+    topic: str
+    queue: int
+    asked_offset: int
+    corrected_offset: int
+
+
 Listener = Callable[[Event], None]
 
 

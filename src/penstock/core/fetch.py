@@ -6,11 +6,17 @@ reads in a worker thread. Damage that a read comes upon is reported as an event;
 
 import asyncio
 
+import numpy as np
+
 from penstock.clock import Clock
 from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.read import Batch, Damage, Plan
-from penstock.store.store import Store
+from penstock.store.store import Bounds, Store
+
+__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags"]  # what a gateway gets in its hands
+
+Tags = frozenset[int]
 
 
 class Fetcher:
@@ -18,19 +24,43 @@ class Fetcher:
         self._store, self._waits, self._clock, self._bus = store, waits, clock, bus
         self._reported: set[int] = set()
 
+    def bounds(self, queue: int) -> Bounds:
+        """From where to where the queue holds something, as consumers see it."""
+        return self._store.bounds(queue)
+
+    def offset_at_time(self, queue: int, store_ms: int) -> int:
+        """The first offset stored at or after a time; the end of the queue when there is none."""
+        return self._store.offset_at_time(queue, store_ms)
+
+    def earliest_ms(self, queue: int) -> int:
+        """When the first message that is still there was stored; -1 when there is none."""
+        table = self._store.table(queue)
+        rows = table.rows(table.min_row, min(table.min_row + 1, table.visible_row))
+        return int(rows["time"][0]) if len(rows) else -1
+
+    def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
+        """Which messages a read would bring: with `tags` (their hashes) only those."""
+        plan = self._store.plan(queue, offset, messages_max, bytes_max)
+        if tags:
+            plan.only(np.isin(plan.rows["tag"], list(tags)))
+        return plan
+
     def fetch_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch | None:
         """From an offset, if it is in memory."""
-        return self._reported_on(self._store.plan(queue, offset, messages_max, bytes_max).load(wait=False))
+        return self.load_now(self._store.plan(queue, offset, messages_max, bytes_max))
+
+    def load_now(self, plan: Plan) -> Batch | None:
+        return self._reported_on(plan.load(wait=False))
 
     async def fetch(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch:
         """From an offset."""
-        return await self._load(self._store.plan(queue, offset, messages_max, bytes_max))
+        return await self.load(self._store.plan(queue, offset, messages_max, bytes_max))
 
     async def fetch_rows(self, queue: int, row: int, messages_max: int, bytes_max: int) -> Batch:
         """From an entry number."""
-        return await self._load(self._store.plan_row(queue, row, messages_max, bytes_max))
+        return await self.load(self._store.plan_row(queue, row, messages_max, bytes_max))
 
-    async def _load(self, plan: Plan) -> Batch:
+    async def load(self, plan: Plan) -> Batch:
         batch = plan.load(wait=False)
         if batch is None:
             batch = await asyncio.to_thread(plan.load, True)

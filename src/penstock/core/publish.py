@@ -67,7 +67,7 @@ class Publisher:
         fresh: list[Entry] = []
         highest: dict[tuple[int, int], int] = {}
         for entry in entries:
-            if entry.producer:
+            if entry.producer and entry.sequence >= 0:
                 key = (entry.queue, entry.producer)
                 last = highest.get(key, self.last_sequence(*key))
                 if entry.sequence <= last:

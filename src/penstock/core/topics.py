@@ -170,9 +170,7 @@ class Topics:
         fresh = list(range(self._next_queue, self._next_queue + topic.queue_count - len(old.queues)))
         topic.queues = [*old.queues, *fresh]
         self._next_queue += len(fresh)
-        if topic.durability is not old.durability:
-            self._store.set_durability(old.queues, topic.durability, {})
-        self._store.create_queues(fresh, topic.durability, self._facts(topic))
+        self._store.create_queues(fresh, topic.durability, self._facts(topic), others=old.queues)
         self._topics[name] = topic
         self._of_queue.update(dict.fromkeys(topic.queues, topic))
         shown = {key: str(value) for key, value in changes.items()}
@@ -183,6 +181,8 @@ class Topics:
     async def delete(self, name: str) -> None:
         """The topic and all its messages are gone; returns when that is durable."""
         topic = self.get(name)
+        if topic.system:
+            raise BadTopicSettings(name, "it is the broker's own and cannot be deleted")
         self._store.drop_queues(topic.queues, {PREFIX + name: None})
         del self._topics[name]
         for queue in topic.queues:

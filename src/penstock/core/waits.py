@@ -50,7 +50,7 @@ class Waits:
         return wait
 
     def wake(self, queues: Iterable[int]) -> None:
-        """Call everybody who is parked on these queues at this moment. One that fails does not keep the others asleep."""
+        """Call everybody who is parked on these queues now. One that fails does not keep the others asleep."""
         for wait in [wait for queue in queues for wait in self._by_queue.get(queue, ())]:
             if self.forget(wait):  # else one that was woken before it has taken it back
                 self._call(wait, True)

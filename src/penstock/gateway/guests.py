@@ -61,5 +61,5 @@ class Guests:
 class Gateway(NamedTuple):
     """What the server needs of a gateway: a protocol for each new connection, and the connections there are."""
 
-    connect: Callable[[], asyncio.Protocol]
+    connect: Callable[[], asyncio.BaseProtocol]
     guests: Guests

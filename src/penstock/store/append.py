@@ -151,7 +151,7 @@ class Appender:
         if hidden:
             self._commits.hide(self._log.end, hidden)
         for entry in entries:
-            if entry.producer:
+            if entry.producer and entry.sequence >= 0:
                 self._tables[entry.queue].remember(entry.producer, entry.sequence, self._producers_max)
 
 

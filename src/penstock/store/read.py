@@ -17,6 +17,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from penstock.errors import OffsetOutOfRange
+from penstock.store.files import File
 from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_in
 from penstock.store.log import Log
 from penstock.store.rowfiles import LOST, Rows
@@ -95,10 +96,18 @@ def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
 class Plan:
     """Rows to be fetched: a copy, since tables change while a worker thread reads."""
 
-    __slots__ = ("_reader", "first_row", "rows", "table")
+    __slots__ = ("_reader", "next_offset", "next_row", "numbers", "pinned", "rows", "table")
 
     def __init__(self, reader: Reader, table: QueueTable, first_row: int, rows: Rows) -> None:
-        self._reader, self.table, self.first_row, self.rows = reader, table, first_row, rows
+        self._reader, self.table, self.rows = reader, table, rows
+        self.numbers = np.arange(first_row, first_row + len(rows))
+        self.next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else table.visible_offset
+        self.next_row = first_row + len(rows)
+        self.pinned: dict[int, File | None] = {}  # they stay readable when the cleaner removes their segments
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> None:
+        """Leave out the other rows. Where the plan ends does not change."""
+        self.rows, self.numbers = self.rows[wanted], self.numbers[wanted]
 
     def load(self, wait: bool) -> Batch | None:
         """The payloads; None when `wait` is false and something is not in memory."""
@@ -108,11 +117,9 @@ class Plan:
         self, payloads: list[memoryview], keep: list[int] | None = None, damage: list[Damage] | None = None
     ) -> Batch:
         rows = self.rows
-        next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else self.table.visible_offset
-        next_row = self.first_row + len(rows)
         if keep is not None and len(keep) < len(rows):
             rows = rows[keep]
-        return Batch(payloads, rows, next_offset, next_row, damage or [])
+        return Batch(payloads, rows, self.next_offset, self.next_row, damage or [])
 
 
 class _Cold:
@@ -123,6 +130,8 @@ class _Cold:
     def __init__(self, reader: Reader, log: Log, plan: Plan) -> None:
         self._log, self._plan = log, plan
         rows = plan.rows
+        if not plan.pinned:  # the first try is made in the loop, so that a worker thread finds them all here
+            plan.pinned = log.segments.pin(set((rows["position"] // log.segments.segment_bytes).tolist()))
         here = np.flatnonzero((rows["flags"] & LOST) == 0)
         kept = rows if len(here) == len(rows) else rows[here]
         positions, lengths, leads = kept["position"], kept["length"], kept["lead"]
@@ -148,8 +157,9 @@ class _Cold:
         """Which rows have to pass their checksums first; empty for none."""
         if not old.any():
             return []
-        first, plan = self._plan.first_row, self._plan
-        old &= plan.table.proved(first, first + len(plan.rows))[here] == 0
+        numbers, plan = self._plan.numbers, self._plan
+        first = int(numbers[0])
+        old &= plan.table.proved(first, int(numbers[-1]) + 1)[numbers[here] - first] == 0
         return old.tolist() if old.any() else []
 
     def load(self, wait: bool) -> Batch | None:
@@ -179,14 +189,12 @@ class _Cold:
         """
         segments, fetched = self._log.segments, list[memoryview | None]()
         for number, group in groupby(spans, lambda span: span[0] // segments.segment_bytes):
-            base, here = number * segments.segment_bytes, list(group)
-            places = [(length, position - base) for position, length in here]
-            try:
-                data = segments.get(number).file.read_all(places, wait)
-            except FileNotFoundError:
+            base, here, file = number * segments.segment_bytes, list(group), self._plan.pinned[number]
+            if file is None:
                 self._damage += [Damage(position, length, "the segment is missing") for position, length in here]
                 fetched += [None] * len(here)
                 continue
+            data = file.read_all([(length, position - base) for position, length in here], wait)
             if data is None:
                 return None
             fetched += data
@@ -206,20 +214,21 @@ class _Cold:
                 if not whole:
                     self._damage.append(Damage(position - lead, lead + length, "checksum wrong when served"))
                     continue
-            table.prove(self._plan.first_row + self._index[at])
+            table.prove(int(self._plan.numbers[self._index[at]]))
             sound.append(at)
         return sound
 
     def _entry_is_sound(self, position: int, wait: bool) -> bool | None:
         """Of a run, the checksum is over all messages: also those that were not asked for."""
-        segment, place = self._log.segments.at(position)
-        head = segment.file.read_all([(HEADER_BYTES, place)], wait)
-        if head is None:
+        number, place = divmod(position, self._log.segments.segment_bytes)
+        file = self._plan.pinned[number]
+        head = file.read_all([(HEADER_BYTES, place)], wait) if file else None
+        if file is None or head is None:
             return None
         header = header_in(head[0], 0, position, self._log.segments.secret)
         if header is None or header.queue != self._plan.table.queue:
             return False
-        payload = segment.file.read_all([(header.length, place + HEADER_BYTES)], wait)
+        payload = file.read_all([(header.length, place + HEADER_BYTES)], wait)
         return None if payload is None else crc32c(payload[0]) == header.payload_crc
 
 

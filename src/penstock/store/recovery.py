@@ -143,9 +143,7 @@ class Recovery:
         self._learn_facts(floor)
         walk = Walk(self._segments, self.position, floor)
         for item in walk:
-            # Behind a hole that may never have been synced, a sequence says nothing of those below it: they may be in the
-            # hole, and a producer that sends them again must not be told that they are there.
-            self._holed |= item.position >= floor and (isinstance(item, Damage) or not item.sound)
+            self._holed |= item.position >= floor and self._is_hole(item)
             if isinstance(item, Damage):
                 self.report.damage.append(item)
                 continue
@@ -156,6 +154,16 @@ class Recovery:
         self.end = walk.end
         self.report.dropped_entries = len(walk.dropped)
         self._tidy(walk, floor)
+
+    def _is_hole(self, item: Found | Damage) -> bool:
+        """Whether something is missing here or before. Behind a hole that may never have been synced, a sequence says
+        nothing of those below it: they may be in the hole, and a producer that sends them again must not be told that
+        they are there.
+        """
+        if isinstance(item, Damage) or not item.sound:
+            return True
+        table = self.tables.get(item.header.queue)
+        return table is not None and item.header.row > table.next_row
 
     def _learn_facts(self, floor: int) -> None:
         """The catalog as it is at the end of the log, and the tables that follow from it. Facts count in the order of
@@ -193,7 +201,7 @@ class Recovery:
         header, table = found.header, self._table_for(found)
         if table is None:
             return
-        if header.producer and found.sound and not self._holed:
+        if header.producer and header.sequence >= 0 and found.sound and not self._holed:
             table.remember(header.producer, header.sequence, self._config.producers_max)
         if header.row + header.rows <= table.min_row:
             return

@@ -7,6 +7,7 @@ a time.
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 
 from penstock.store.files import Disk, File
 from penstock.store.format import LOG_FOLDER
@@ -56,8 +57,13 @@ class Segments:
             self._open[number] = segment
             self._forget_oldest()
         else:
-            self._open.move_to_end(number)
+            with suppress(KeyError):  # closed by another thread meanwhile: what we have in hand is still good
+                self._open.move_to_end(number)
         return segment
+
+    def pin(self, numbers: set[int]) -> dict[int, File | None]:
+        """The files of some segments, to be read whatever becomes of the segments; None for one that is not there."""
+        return {number: self.get(number).file if number in self.numbers else None for number in numbers}
 
     def at(self, position: int) -> tuple[Segment, int]:
         """The segment that holds a position, and the place in its file."""

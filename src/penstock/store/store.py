@@ -108,21 +108,18 @@ class Store:
     def create_queue(self, queue: int, durability: Durability) -> None:
         self.create_queues([queue], durability, {})
 
-    def create_queues(self, queues: Sequence[int], durability: Durability, facts: Facts) -> None:
-        """New queues, and facts that belong to them, in one append."""
-        fact = pack_queue(QueueFact(durability))
-        self.put_facts({**{queue_key(queue): fact for queue in queues}, **facts})
+    def create_queues(
+        self, queues: Sequence[int], durability: Durability, facts: Facts, others: Sequence[int] = ()
+    ) -> None:
+        """New queues, the same durability for others that are there, and facts that belong to them, in one append."""
+        tables = [self.table(queue) for queue in others if self.table(queue).durability is not durability]
+        changed = {queue_key(table.queue): _fact_of(table, durability) for table in tables}
+        fresh = {queue_key(queue): pack_queue(QueueFact(durability)) for queue in queues}
+        self.put_facts({**fresh, **changed, **facts})
         for queue in queues:
             self._tables[queue] = QueueTable(self._files, queue, durability)
-
-    def set_durability(self, queues: Sequence[int], durability: Durability, facts: Facts) -> None:
-        changed: dict[str, bytes | None] = {}
-        for queue in queues:
-            table = self.table(queue)
-            changed[queue_key(queue)] = _fact_of(table, durability)
-        self.put_facts({**changed, **facts})
-        for queue in queues:
-            self._tables[queue].durability = durability
+        for table in tables:
+            table.durability = durability
 
     def drop_queue(self, queue: int) -> None:
         self.drop_queues([queue], {})
@@ -205,7 +202,8 @@ class Store:
 
     def fill(self, idle: bool) -> None:
         """Write zeros ahead, in the same worker thread: early when it is idle, else only when they have run out."""
-        self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes if idle else FILL_URGENT_BYTES)
+        if self._config.fill_ahead_bytes:
+            self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes if idle else FILL_URGENT_BYTES)
 
     def synced(self, position: int) -> None:
         self._commits.synced(position)

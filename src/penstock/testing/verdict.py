@@ -92,6 +92,10 @@ def _producers(queue: Queue, found: Found, killed: bool) -> Iterator[str]:
         known = found.producers.get(producer, -1)
         if not least <= known <= most:
             yield f"sequence {known} is the highest known of producer {producer}, should be {least} to {most}"
+        for sent in theirs:
+            lost = sent.offset is not None and sent.body not in present and not _trimmed(sent, queue)
+            if lost and sent.sequence <= known:
+                yield f"sequence {sent.sequence} of producer {producer} is lost, and would be refused as a duplicate"
 
 
 def _groups_found(witness: Witness, found: dict[int, Found | None]) -> dict[int, list[bool]]:

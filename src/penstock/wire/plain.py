@@ -119,6 +119,8 @@ class PlainRun(Entry):
 
 def plain_run(messages: Sequence[Plain], producer: int = 0, sequence: int = -1) -> PlainRun:
     """One entry out of several for the same queue."""
+    if any(message.queue != messages[0].queue for message in messages):
+        raise ValueError("the messages of a run are for one queue")
     return PlainRun(
         queue=messages[0].queue,
         length=sum(message.length for message in messages),
@@ -138,10 +140,17 @@ def split(payload: memoryview) -> Spans:
         starts.append(at)
         lengths.append(length)
         tag_at = at + _HEAD.size + keyed
-        tags.append(tag_hash(str(payload[tag_at : tag_at + tagged], "utf-8")) if tagged else 0)
+        tags.append(_tag_at(payload, tag_at, tagged))
         at += length
     as_array = [np.array(column, dtype=np.int64) for column in (starts, lengths, tags)]
     return Spans(*as_array)
+
+
+def _tag_at(payload: memoryview, at: int, length: int) -> int:
+    try:
+        return tag_hash(str(payload[at : at + length], "utf-8")) if length else 0
+    except UnicodeDecodeError as error:
+        raise StoreError(f"the tag at byte {at} cannot be read: {error}") from None
 
 
 def _head_at(payload: memoryview, at: int) -> tuple[int, int, int, int, int, int, int]:
@@ -155,7 +164,14 @@ def _head_at(payload: memoryview, at: int) -> tuple[int, int, int, int, int, int
 
 
 def message_in(payload: memoryview, at: int = 0) -> Message:
-    """Decode one record."""
+    """Decode one record; StoreError when it is not one."""
+    try:
+        return _message_in(payload, at)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise StoreError(f"the plain record at byte {at} cannot be read: {error}") from None
+
+
+def _message_in(payload: memoryview, at: int) -> Message:
     length, offset, store_ms, born_ms, keyed, tagged, properties = _head_at(payload, at)
     end, at = at + length, at + _HEAD.size
     key, at = str(payload[at : at + keyed], "utf-8"), at + keyed

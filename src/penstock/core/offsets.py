@@ -1,0 +1,51 @@
+"""How far groups are: an offset per group, topic and queue, kept in the progress database."""
+
+from penstock.store.progress import Progress
+
+KIND = "offset"
+
+
+def _key(group: str, topic: str, queue: int) -> str:
+    return f"{group}\t{topic}\t{queue}"  # neither names of groups nor of topics hold white space
+
+
+class Offsets:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        for key, value in progress.all(KIND).items():
+            group, topic, queue = key.split("\t")
+            self._offsets.setdefault((group, topic), {})[int(queue)] = int(value)
+
+    def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
+        """A negative offset is what some clients send for "not known": it changes nothing."""
+        if offset < 0:
+            return
+        queues = self._offsets.setdefault((group, topic), {})
+        if queues.get(queue) != offset:
+            queues[queue] = offset
+            self._progress.put(KIND, _key(group, topic, queue), b"%d" % offset)
+
+    def find(self, group: str, topic: str, queue: int) -> int:
+        """-1 when there is none."""
+        return self._offsets.get((group, topic), {}).get(queue, -1)
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        return dict(self._offsets.get((group, topic), {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted(topic for name, topic in self._offsets if name == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted(group for group, name in self._offsets if name == topic)
+
+    def forget_group(self, group: str) -> None:
+        self._forget([key for key in self._offsets if key[0] == group])
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget([key for key in self._offsets if key[1] == topic])
+
+    def _forget(self, keys: list[tuple[str, str]]) -> None:
+        for group, topic in keys:
+            for queue in self._offsets.pop((group, topic)):
+                self._progress.put(KIND, _key(group, topic, queue), None)

@@ -1,0 +1,40 @@
+"""RocketMQ clients: a name server and a broker in this process. Both ports understand every request; the numbers do not
+collide.
+
+connection.py  one socket: frames in, answers out, everything of one read at once routes.py      which code does what,
+and which action that needs; errors to codes names.py       what a name server is asked: routes, clusters, topic lists
+produce.py     sends, single and batched consume.py     pulls, with long polling positions.py   consumers' offsets, and
+where queues begin and end members.py     heartbeats, unregistering, the consumer list, queue locks admin.py       what
+mqadmin asks a broker
+"""
+
+from penstock.clock import Clock
+from penstock.core.broker import Broker
+from penstock.gateway.guests import Gateway, Guests
+from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.consume import Consume
+from penstock.gateway.rocketmq.house import House
+from penstock.gateway.rocketmq.members import Members
+from penstock.gateway.rocketmq.names import Names
+from penstock.gateway.rocketmq.positions import Positions
+from penstock.gateway.rocketmq.produce import Produce
+from penstock.gateway.rocketmq.routes import Router
+
+
+def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: bool) -> Router:
+    """All that RocketMQ clients may ask, put together."""
+    topics, groups, offsets = broker.topics, broker.groups, broker.offsets
+    members = Members(topics, groups, clock)
+    parts = (
+        Names(topics, house, auto_create),
+        Produce(topics, broker.publisher, house, auto_create),
+        Consume(topics, broker.fetcher, broker.waits, groups, offsets, clock, broker.bus),
+        Positions(topics, broker.fetcher, offsets),
+        members,
+    )
+    return Router([part.routes() for part in parts], broker.authorizer, members.lost)
+
+
+def rocketmq_gateway(router: Router, connections_max: int) -> Gateway:
+    guests = Guests(connections_max)
+    return Gateway(lambda: Connection(router, guests), guests)

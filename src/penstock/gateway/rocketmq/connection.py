@@ -1,0 +1,218 @@
+"""One RocketMQ connection: all frames of one read are decoded together, neighbours of one kind go to one handler call,
+and all answers of one turn of the loop leave with one write. That is the largest single win on the produce path.
+
+The receive buffer is used again for the next read: a body is a view into it and valid until the handler returns. It
+grows to what a large frame needs and shrinks again. Bounds: the frame's size (`wire`), the requests under way, and what
+the client does not take.
+"""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock import logs
+from penstock.core.waits import Wait
+from penstock.gateway.guests import Guests
+from penstock.wire.rocketmq.codes import Flag, RequestCode
+from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack, pack_head
+
+log = logs.get(__name__)
+
+VERSION = (
+    409  # what heartbeats are answered with: clients take it for the broker's version, SQL filters need 232 or more
+)
+BUFFER_BYTES = 256 * 1024
+UNDER_WAY_MAX = 10_000
+
+
+class Dispatcher(Protocol):
+    def dispatch(self, frames: list[Frame], connection: "Connection") -> None: ...
+
+    def lost(self, connection: "Connection") -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """`under_way` counts requests that were taken and not answered yet."""
+
+    def __init__(self, dispatcher: Dispatcher, guests: Guests) -> None:
+        self._dispatcher, self._guests = dispatcher, guests
+        self._loop = asyncio.get_running_loop()
+        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._end = 0
+        self._out: list[bytes | memoryview] = []
+        self._flushing = self._parting = self._write_blocked = self._read_paused = False
+        self._opaque = itertools.count(1)
+        self.parked: set[Wait] = set()  # long polls of this client
+        self._asked: dict[int, asyncio.Future[Frame]] = {}
+        self.under_way = 0
+        self.who = "anonymous"
+        self.form = JSON  # of the last request: what this client understands
+        self.address = self.local_host = ""
+        self.born_host = self.store_host = bytes(8)
+        self._transport: asyncio.Transport
+
+    # --- what asyncio calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.local_host = transport.get_extra_info("sockname")[0]
+        self.address, self.born_host = f"{host}:{port}", packed_host(host, port)
+        if not self._guests.enter(self):
+            log.warning("a connection too many was closed", address=self.address)
+            transport.abort()
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+        try:
+            frames, used = frames_in(self._view, self._end)
+        except FrameError as error:
+            log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
+            self._transport.abort()
+            return
+        if frames and not self._parting:
+            self._take(frames)
+        frames.clear()  # views into the buffer must be gone before it changes
+        self._keep_rest(used)
+
+    def _take(self, frames: list[Frame]) -> None:
+        asked = [frame for frame in frames if not frame.is_response]
+        for frame in frames:
+            if frame.is_response:
+                self._answered(frame)
+        self.under_way += sum(not frame.oneway for frame in asked)
+        if asked:
+            self.form = asked[-1].form
+            self._dispatcher.dispatch(asked, self)
+        self._balance()
+
+    def _keep_rest(self, used: int) -> None:
+        """What is left of an incomplete frame goes to the start of a buffer that has room for all of it."""
+        rest = self._end - used
+        need = rest + missing_bytes(self._view[used : self._end], rest) if rest else 0
+        if need > len(self._view) or (not rest and len(self._view) > BUFFER_BYTES):
+            fresh = memoryview(bytearray(max(need, BUFFER_BYTES)))
+            fresh[:rest] = self._view[used : self._end]
+            self._view = fresh
+        elif used and rest:
+            self._view[:rest] = bytes(self._view[used : self._end])
+        self._end = rest
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+        self._balance()
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._balance()
+
+    def _balance(self) -> None:
+        """Read on only while the client takes its answers and does not ask too much at once."""
+        pause = self._write_blocked or self.under_way > UNDER_WAY_MAX
+        if pause != self._read_paused and not self._transport.is_closing():
+            self._read_paused = pause
+            (self._transport.pause_reading if pause else self._transport.resume_reading)()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._parting = True
+        self._guests.leave(self)
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectionError(f"{self.address} is gone"))
+        for wait in self.parked:
+            wait.cancel()
+        self._dispatcher.lost(self)
+
+    # --- what the server calls ----------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        self._parting = True
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    @property
+    def gone(self) -> bool:
+        return self._transport.is_closing()
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def reply(
+        self, frame: Frame, code: int, remark: str = "", ext: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        """Answer a request, unless it does not want one."""
+        if frame.oneway:
+            return
+        self.answer(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, body))
+
+    def reply_slices(
+        self, frame: Frame, code: int, remark: str, ext: Mapping[str, str], slices: list[memoryview]
+    ) -> None:
+        """As `reply`, with a body that is not put together here."""
+        if frame.oneway:
+            return
+        size = sum(map(len, slices))
+        self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size))
+        self._out.extend(slices)
+        self.answer(b"")
+
+    def answer(self, packed: bytes) -> None:
+        """An answer in its final form. Leaves at the end of this turn of the loop, with all others."""
+        self.under_way -= 1
+        self._send(packed)
+
+    def _send(self, packed: bytes) -> None:
+        self._out.append(packed)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        out, self._out = self._out, []
+        if out and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._balance()
+
+    # --- asking the client --------------------------------------------------------------------------------------------
+
+    def push(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
+        """Tell the client something; it does not answer."""
+        self._send(pack(code, next(self._opaque), Flag.ONEWAY, VERSION, self.form, "", ext, body))
+
+    async def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"", timeout_ms: int = 5_000) -> Frame:
+        """Ask the client something; TimeoutError when it does not answer."""
+        opaque = next(self._opaque)
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        self._asked[opaque] = future
+        self._send(pack(code, opaque, 0, VERSION, self.form, "", ext, body))
+        try:
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        finally:
+            del self._asked[opaque]
+
+    def _answered(self, frame: Frame) -> None:
+        future = self._asked.get(frame.opaque)
+        if future is not None and not future.done():
+            frame.body = memoryview(bytes(frame.body))  # the buffer is used again
+            future.set_result(frame)
+
+    def notify_members_changed(self, group: str) -> None:
+        self.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+
+def packed_host(host: str, port: int) -> bytes:
+    """An address as records carry it: 4 or 16 bytes, and the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.inet_pton(family, host.partition("%")[0]) + port.to_bytes(4, "big")

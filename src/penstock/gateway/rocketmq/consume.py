@@ -1,0 +1,182 @@
+"""Pulls: codes 11 and 361, with long polling.
+
+The checks come in the order that clients know: group, topic, queue, subscription (23, 24), its version (25). An offset
+outside the queue is corrected and told (21); the end of the queue waits.
+"""
+
+import asyncio
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.core.events import Bus, OffsetMoved
+from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, Tags
+from penstock.core.groups import Groups
+from penstock.core.offsets import Offsets
+from penstock.core.topics import READ, Topic, Topics
+from penstock.core.waits import Wait, Waits
+from penstock.errors import PenstockError
+from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.members import codes_of
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
+from penstock.model import Action
+from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.frame import Frame
+
+BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
+SUSPEND_MS_MAX = 60_000
+
+
+class Pull(msgspec.Struct, gc=False):
+    consumerGroup: str  # noqa: N815  # the wire's names
+    topic: str
+    queueId: int  # noqa: N815
+    queueOffset: int  # noqa: N815
+    maxMsgNums: int = 32  # noqa: N815
+    sysFlag: int = 0  # noqa: N815
+    commitOffset: int = 0  # noqa: N815
+    suspendTimeoutMillis: int = 0  # noqa: N815
+    subscription: str = ""
+    subVersion: int = 0  # noqa: N815
+    expressionType: str = "TAG"  # noqa: N815
+    maxMsgBytes: int = 0  # noqa: N815
+
+
+class Consume:
+    def __init__(
+        self,
+        topics: Topics,
+        fetcher: Fetcher,
+        waits: Waits,
+        groups: Groups,
+        offsets: Offsets,
+        clock: Clock,
+        bus: Bus,
+    ) -> None:
+        self._topics, self._fetcher, self._waits = topics, fetcher, waits
+        self._groups, self._offsets, self._clock, self._bus = groups, offsets, clock, bus
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> Routes:
+        route = Route(self.pull, Action.CONSUME, "topic")
+        return {RequestCode.PULL_MESSAGE: route, RequestCode.LITE_PULL_MESSAGE: route}
+
+    def pull(self, frame: Frame, connection: Connection) -> None:
+        """Answer with messages, with a corrected offset, or later."""
+        asked = ext_as(Pull, frame)
+        topic = self._topics.get(asked.topic)
+        if not topic.permissions & READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.name!r} is not readable")
+        if not 0 <= asked.queueId < topic.read_queues:
+            why = f"topic {topic.name!r} has queues 0 to {topic.read_queues - 1} to read, not {asked.queueId}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, why)
+        tags = self._tags(asked, connection)
+        if asked.sysFlag & PullFlag.COMMIT:
+            self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
+        frame.body = memoryview(b"")  # it may be answered later, and the receive buffer is used again
+        self._read(_Call(frame, connection, asked, topic, tags), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
+
+    def _tags(self, asked: Pull, connection: Connection) -> Tags:
+        if asked.sysFlag & PullFlag.SUBSCRIPTION:
+            kind, expression = asked.expressionType or "TAG", asked.subscription
+        else:
+            known = self._groups.subscription_for(asked.consumerGroup, asked.topic, asked.subVersion, connection)
+            kind, expression = known.kind, known.expression
+        if kind != "TAG":
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"filters of type {kind} are not served yet: use tags")
+        return codes_of(expression)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, call: "_Call", may_wait: bool) -> None:
+        queue, offset = call.queue, call.asked.queueOffset
+        bounds = self._fetcher.bounds(queue)
+        if not bounds.min_offset <= offset <= bounds.max_offset:
+            self._moved(call, bounds)
+        elif offset == bounds.max_offset:
+            self._at_the_end(call, bounds, may_wait)
+        else:
+            size = min(max(BYTES_DEFAULT, call.asked.maxMsgBytes), BYTES_MAX)
+            count = min(max(call.asked.maxMsgNums, 1), MESSAGES_MAX)
+            plan = self._fetcher.plan(queue, offset, count, size, call.tags)
+            batch = self._fetcher.load_now(plan)
+            if batch is not None:
+                self._found(call, bounds, batch)
+            else:
+                task = asyncio.ensure_future(self._read_cold(call, bounds, plan))
+                self._reading.add(task)
+                task.add_done_callback(self._reading.discard)
+
+    async def _read_cold(self, call: "_Call", bounds: Bounds, plan: Plan) -> None:
+        try:
+            self._found(call, bounds, await self._fetcher.load(plan))
+        except (PenstockError, OSError) as error:
+            refuse(call.connection, call.frame, error)
+
+    def _found(self, call: "_Call", bounds: Bounds, batch: Batch) -> None:
+        if batch.payloads:
+            ext = _ext(batch.next_offset, bounds)
+            call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads)
+        else:
+            ext = _ext(batch.next_offset, bounds)
+            call.connection.reply(call.frame, ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", ext)
+
+    def _moved(self, call: "_Call", bounds: Bounds) -> None:
+        asked, low = call.asked, call.asked.queueOffset < bounds.min_offset
+        corrected = bounds.min_offset if low else bounds.max_offset
+        group = self._groups.find(asked.consumerGroup)
+        member = group.members.get(call.connection) if group else None
+        self._bus.emit(
+            OffsetMoved(
+                at_ms=self._clock.now_ms(),
+                group=asked.consumerGroup,
+                client_id=member.client_id if member else "",
+                topic=asked.topic,
+                queue=asked.queueId,
+                asked_offset=asked.queueOffset,
+                corrected_offset=corrected,
+            )
+        )
+        remark = "OFFSET_TOO_SMALL" if low else "OFFSET_OVERFLOW_BADLY"
+        call.connection.reply(call.frame, ResponseCode.PULL_OFFSET_MOVED, remark, _ext(corrected, bounds))
+
+    def _at_the_end(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
+        if may_wait and not call.frame.oneway:
+            timeout_ms = min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
+            call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call))
+            call.connection.parked.add(call.wait)
+            return
+        remark = "OFFSET_OVERFLOW_ONE" if bounds.max_offset else "NO_MESSAGE_IN_QUEUE"
+        call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, remark, _ext(bounds.max_offset, bounds))
+
+    def _woken(self, call: "_Call") -> None:
+        if call.wait is not None:
+            call.connection.parked.discard(call.wait)
+        try:
+            self._read(call, may_wait=False)
+        except PenstockError as error:  # the topic may be gone by now
+            refuse(call.connection, call.frame, error)
+
+
+class _Call(msgspec.Struct):
+    """A pull under way."""
+
+    frame: Frame
+    connection: Connection
+    asked: Pull
+    topic: Topic
+    tags: Tags
+    wait: Wait | None = None
+
+    @property
+    def queue(self) -> int:
+        return self.topic.queues[self.asked.queueId]
+
+
+def _ext(next_offset: int, bounds: Bounds) -> dict[str, str]:
+    return {
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(bounds.min_offset),
+        "maxOffset": str(bounds.max_offset),
+        "suggestWhichBrokerId": "0",
+    }

@@ -1,0 +1,42 @@
+"""What this broker calls itself, and where clients are told to find it.
+
+The address that clients are told (routes, store host, message ids) is the advertised one, or else the one that they
+came to.
+"""
+
+from collections.abc import Callable
+
+from penstock.config import ServerConfig
+from penstock.gateway.rocketmq.connection import Connection, packed_host
+
+CLUSTER, BROKER = "DefaultCluster", "penstock"
+DEFAULT_TOPIC = "TBW102"  # the name that clients ask for when a topic does not exist: "may I create it?"
+DEFAULT_TOPIC_QUEUES = 8
+READ_WRITE, INHERIT = 6, 1
+
+
+class House:
+    def __init__(self, config: ServerConfig, port: Callable[[], int]) -> None:
+        self._port = port
+        host, _, advertised_port = (config.advertise[0] if config.advertise else "").rpartition(":")
+        if not host:
+            host, advertised_port = advertised_port, ""
+        self._host, self._advertised_port = host.strip("[]"), int(advertised_port or 0)
+
+    def host_for(self, connection: Connection) -> str:
+        return self._host or connection.local_host
+
+    @property
+    def port(self) -> int:
+        return self._advertised_port or self._port()
+
+    def address_for(self, connection: Connection) -> str:
+        host = self.host_for(connection)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def store_host_for(self, connection: Connection) -> bytes:
+        """As records carry it. A name cannot be packed: then it is the address that the client came to."""
+        try:
+            return packed_host(self.host_for(connection), self.port)
+        except OSError:
+            return packed_host(connection.local_host, self.port)

@@ -1,0 +1,178 @@
+"""Heartbeats and what follows from them: membership of groups, the consumer list, producers, queue locks."""
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.core.groups import Group, Groups, Heartbeat, Subscription
+from penstock.core.topics import Topics, TopicSettings
+from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.house import BROKER
+from penstock.gateway.rocketmq.produce import check_rocketmq_name, java_hash
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as
+from penstock.model import Action
+from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+from penstock.wire.rocketmq.frame import Frame
+
+RETRY_PREFIX = "%RETRY%"
+LOCK_EXPIRY_MS = 60_000
+
+
+class _Subscription(msgspec.Struct, rename="camel"):
+    topic: str
+    sub_string: str = "*"
+    expression_type: str | None = "TAG"
+    sub_version: int = 0
+
+
+class _Consumer(msgspec.Struct, rename="camel"):
+    group_name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscription_data_set: list[_Subscription] = []
+
+
+class _Producer(msgspec.Struct, rename="camel"):
+    group_name: str
+
+
+class _Heartbeat(msgspec.Struct):
+    clientID: str  # noqa: N815  # the wire's name
+    consumerDataSet: list[_Consumer] = []  # noqa: N815
+    producerDataSet: list[_Producer] = []  # noqa: N815
+
+
+class _Unregister(msgspec.Struct):
+    clientID: str = ""  # noqa: N815
+    producerGroup: str | None = None  # noqa: N815
+    consumerGroup: str | None = None  # noqa: N815
+
+
+class _OfGroup(msgspec.Struct):
+    consumerGroup: str  # noqa: N815
+
+
+class _Queue(msgspec.Struct, frozen=True, rename="camel"):
+    topic: str
+    queue_id: int
+    broker_name: str = BROKER
+
+
+class _Lock(msgspec.Struct, rename="camel"):
+    consumer_group: str
+    client_id: str
+    mq_set: list[_Queue] = []
+
+
+def codes_of(expression: str) -> frozenset[int]:
+    """The tag hashes that an expression like `A || B` asks for; empty for all."""
+    if expression in ("", "*"):
+        return frozenset()
+    return frozenset(java_hash(tag.strip()) for tag in expression.split("||") if tag.strip())
+
+
+class Members:
+    def __init__(self, topics: Topics, groups: Groups, clock: Clock) -> None:
+        self._topics, self._groups, self._clock = topics, groups, clock
+        self.producers: dict[str, dict[Connection, str]] = {}
+        self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.HEART_BEAT: Route(self.heart_beat, Action.LOOKUP, ""),
+            RequestCode.UNREGISTER_CLIENT: Route(self.unregister, Action.LOOKUP, "consumerGroup"),
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: Route(self.consumer_list, Action.CONSUME, "consumerGroup"),
+            RequestCode.CHECK_CLIENT_CONFIG: Route(self.check_client_config, Action.CONSUME, ""),
+            RequestCode.LOCK_BATCH_MQ: Route(self.lock, Action.CONSUME, ""),
+            RequestCode.UNLOCK_BATCH_MQ: Route(self.unlock, Action.CONSUME, ""),
+        }
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone: so are its memberships."""
+        self._groups.lost(connection)
+        for name in [name for name, there in self.producers.items() if connection in there]:
+            self._forget_producer(name, connection)
+
+    def _forget_producer(self, name: str, connection: Connection) -> None:
+        there = self.producers.get(name, {})
+        there.pop(connection, None)
+        if not there:
+            self.producers.pop(name, None)
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heart_beat(self, frame: Frame, connection: Connection) -> None:
+        beat = body_as(_Heartbeat, frame)
+        for producer in beat.producerDataSet:
+            self.producers.setdefault(producer.group_name, {})[connection] = beat.clientID
+        for consumer in beat.consumerDataSet:
+            self._make_retry_topic(consumer.group_name)
+            self._groups.heartbeat(connection, _heartbeat(beat.clientID, consumer, frame))
+        connection.reply(frame, ResponseCode.SUCCESS)
+
+    def _make_retry_topic(self, group: str) -> None:
+        """Clients look for it as soon as they are in a group."""
+        name = RETRY_PREFIX + group
+        if self._topics.find(name) is None:
+            check_rocketmq_name(name)
+            self._topics.create_now(name, TopicSettings(write_queues=1))
+
+    def unregister(self, frame: Frame, connection: Connection) -> None:
+        asked = ext_as(_Unregister, frame)
+        if asked.producerGroup:
+            self._forget_producer(asked.producerGroup, connection)
+        if asked.consumerGroup:
+            self._groups.leave(connection, asked.consumerGroup)
+        connection.reply(frame, ResponseCode.SUCCESS)
+
+    def consumer_list(self, frame: Frame, connection: Connection) -> None:
+        group = self.online(ext_as(_OfGroup, frame).consumerGroup)
+        body = msgspec.json.encode({"consumerIdList": group.client_ids})
+        connection.reply(frame, ResponseCode.SUCCESS, body=body)
+
+    def online(self, name: str) -> Group:
+        group = self._groups.find(name)
+        if group is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer of group {name!r} is connected")
+        return group
+
+    def check_client_config(self, frame: Frame, connection: Connection) -> None:
+        """Asked only for filters that are not tags."""
+        raise Refused(ResponseCode.SYSTEM_ERROR, "SQL filters are not served yet: use tags")
+
+    # --- queue locks, for orderly consumers ---------------------------------------------------------------------------
+
+    def lock(self, frame: Frame, connection: Connection) -> None:
+        asked, now_ms = body_as(_Lock, frame), self._clock.now_ms()
+        granted = []
+        for queue in asked.mq_set:
+            key = (asked.consumer_group, queue)
+            holder, since_ms = self._locks.get(key, ("", 0))
+            if holder in ("", asked.client_id) or now_ms - since_ms > LOCK_EXPIRY_MS:
+                self._locks[key] = (asked.client_id, now_ms)
+                granted.append(queue)
+        connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"lockOKMQSet": granted}))
+
+    def unlock(self, frame: Frame, connection: Connection) -> None:
+        asked = body_as(_Lock, frame)
+        for queue in asked.mq_set:
+            key = (asked.consumer_group, queue)
+            if self._locks.get(key, ("", 0))[0] == asked.client_id:
+                del self._locks[key]
+        connection.reply(frame, ResponseCode.SUCCESS)
+
+
+def _heartbeat(client_id: str, consumer: _Consumer, frame: Frame) -> Heartbeat:
+    return Heartbeat(
+        group=consumer.group_name,
+        client_id=client_id,
+        language=frame.language,
+        client_version=frame.version,
+        broadcast=consumer.message_model == "BROADCASTING",
+        consume_type=consumer.consume_type,
+        consume_from=consumer.consume_from_where,
+        subscriptions=[
+            Subscription(item.topic, item.sub_string, item.expression_type or "TAG", item.sub_version)
+            for item in consumer.subscription_data_set
+        ],
+    )

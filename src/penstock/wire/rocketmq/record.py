@@ -1,0 +1,265 @@
+"""Message records: what the log holds for a RocketMQ message is, byte for byte, what a pull hands out.
+
+    int32 length | int32 magic | int32 CRC-32 of the body | int32 queue | int32 flag | int64 offset
+    | int64 physical offset | int32 sysFlag | int64 born ms | born host | int64 store ms | store host
+    | int32 reconsume times | int64 prepared transaction offset | int32 body length, body
+    | int8 topic length, topic | int16 properties length, properties
+
+A host is 4 or 16 bytes of address (by bits of sysFlag) and an int32 port. The "physical offset" that clients see, and
+that message ids carry, is the queue's number in the log and the message's offset packed into 53 bits, since one client
+reads it as a double.
+
+`Record` is an entry of one message, `RecordRun` the messages of a batch for one queue under one header.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from isal.isal_zlib import crc32
+
+from penstock.errors import StoreError
+from penstock.model import Entry, Spans
+from penstock.wire.plain import tag_hash
+from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.codes import SysFlag
+
+RECORD, RECORD_RUN = 3, 4  # encodings in the log
+
+MAGIC = 0xDAA320A7
+OFFSET_BITS, QUEUE_BITS = 36, 17
+TOPIC_BYTES_MAX = 127
+
+_HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
+_FRONT = struct.Struct(">IIIiiqqiq")  # up to the born host
+_BATCHED = struct.Struct(">IiiiI")  # a message in a batch, up to its body
+FIXED_BYTES = _HEAD_V4.size + 1 + 2
+
+
+def physical_offset(queue_id: int, offset: int) -> int:
+    return queue_id << OFFSET_BITS | offset
+
+
+def from_physical(physical: int) -> tuple[int, int]:
+    """The queue's number and the message's offset."""
+    return physical >> OFFSET_BITS, physical & ((1 << OFFSET_BITS) - 1)
+
+
+def message_id(store_host: bytes, physical: int) -> str:
+    """The id that names a message by where it is: the broker's address and the physical offset."""
+    return (store_host + physical.to_bytes(8, "big")).hex().upper()
+
+
+class Record(Entry):
+    """One message. Made by the gateway from a send; `store_host` and `born_host` are address and port as they are
+    stored.
+    """
+
+    encoding: ClassVar[int] = RECORD
+
+    topic: bytes = b""
+    queue_index: int = 0
+    body: bytes | memoryview = b""
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = 0
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+    def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
+        body, topic, properties = self.body, self.topic, self.properties
+        body_bytes, topic_bytes = len(body), len(topic)
+        if self.sys_flag & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6):
+            at = self._write_head_v6(buffer, at, queue_id, offset, store_ms)
+        else:
+            _HEAD_V4.pack_into(
+                buffer, at, self.length, MAGIC, crc32(body) & 0x7FFFFFFF, self.queue_index, self.flag, offset,
+                queue_id << OFFSET_BITS | offset, self.sys_flag, self.born_ms, self.born_host, store_ms,
+                self.store_host, self.reconsume_times, self.prepared_offset, body_bytes,
+            )  # fmt: skip
+            at += _HEAD_V4.size
+        behind = at + body_bytes
+        buffer[at:behind] = body
+        buffer[behind] = topic_bytes
+        at = behind + 1 + topic_bytes
+        buffer[behind + 1 : at] = topic
+        buffer[at] = len(properties) >> 8
+        buffer[at + 1] = len(properties) & 0xFF
+        buffer[at + 2 : at + 2 + len(properties)] = properties
+
+    def _write_head_v6(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> int:
+        head = b"".join(
+            (
+                _FRONT.pack(
+                    self.length, MAGIC, crc32(self.body) & 0x7FFFFFFF, self.queue_index, self.flag, offset,
+                    physical_offset(queue_id, offset), self.sys_flag, self.born_ms,
+                ),
+                self.born_host,
+                struct.pack(">q", store_ms),
+                self.store_host,
+                struct.pack(">iqI", self.reconsume_times, self.prepared_offset, len(self.body)),
+            )
+        )  # fmt: skip
+        buffer[at : at + len(head)] = head
+        return at + len(head)
+
+
+def length_of(record: Record) -> int:
+    """The bytes that a record takes."""
+    hosts = len(record.born_host) + len(record.store_host) - 16
+    return FIXED_BYTES + hosts + len(record.body) + len(record.topic) + len(record.properties)
+
+
+class RecordRun(Entry):
+    """The messages of a batch: one entry, a row for each."""
+
+    encoding: ClassVar[int] = RECORD_RUN
+    run: ClassVar[bool] = True
+
+    records: Sequence[Record] = ()
+
+    def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
+        for record in self.records:
+            record.write_into(buffer, at, queue_id, offset, store_ms)
+            at += record.length
+            offset += 1
+
+    def spans(self) -> Spans:
+        lengths = np.array([record.length for record in self.records], dtype=np.int64)
+        tags = np.array([record.tag for record in self.records], dtype=np.int64)
+        return Spans(np.cumsum(lengths) - lengths, lengths, tags)
+
+
+def run_of(records: Sequence[Record]) -> RecordRun:
+    return RecordRun(
+        queue=records[0].queue, length=sum(record.length for record in records), count=len(records), records=records
+    )
+
+
+class BatchError(ValueError):
+    """The body of a batch is not what it should be."""
+
+
+def batched(body: memoryview) -> list[tuple[int, memoryview, str]]:
+    """The messages of a batch: flag, body and properties of each."""
+    found: list[tuple[int, memoryview, str]] = []
+    at, end = 0, len(body)
+    while at < end:
+        if at + _BATCHED.size > end:
+            raise BatchError(f"a batch is cut off at byte {at} of {end}")
+        length, _, _, flag, body_bytes = _BATCHED.unpack_from(body, at)
+        behind, body_at = at + length, at + _BATCHED.size
+        props_at = body_at + body_bytes
+        if behind > end or props_at + 2 > behind:
+            raise BatchError(f"a message of {length} bytes does not fit at byte {at} of a batch of {end}")
+        props_bytes = body[props_at] << 8 | body[props_at + 1]
+        if props_at + 2 + props_bytes > behind:
+            raise BatchError(f"the properties of the message at byte {at} of a batch do not fit")
+        try:
+            properties = str(body[props_at + 2 : props_at + 2 + props_bytes], "utf-8")
+        except UnicodeDecodeError as error:
+            raise BatchError(f"the properties of the message at byte {at} of a batch are not UTF-8: {error}") from None
+        found.append((flag, body[body_at:props_at], properties))
+        at = behind
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Message(msgspec.Struct):
+    """A decoded record."""
+
+    topic: str
+    queue_index: int
+    offset: int
+    physical_offset: int
+    body: bytes
+    properties: dict[str, str]
+    flag: int
+    sys_flag: int
+    born_ms: int
+    store_ms: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+    prepared_offset: int
+    length: int
+    sound: bool  # the body has the CRC that the record says
+
+    @property
+    def message_id(self) -> str:
+        return self.properties.get(props.UNIQ_KEY) or message_id(self.store_host, self.physical_offset)
+
+
+def message_in(view: memoryview, at: int = 0) -> Message:
+    """Decode the record at `at`; StoreError when it does not fit in what is there."""
+    try:
+        return _message_in(view, at)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise StoreError(f"a record cannot be read at byte {at} of {len(view)}: {error}") from None
+
+
+def _message_in(view: memoryview, start: int) -> Message:
+    length, magic, body_crc, queue_index, flag, offset, physical, sys_flag, born_ms = _FRONT.unpack_from(view, start)
+    if magic != MAGIC or start + length > len(view):
+        raise StoreError(f"no record of {length} bytes stands at byte {start} of {len(view)}")
+    at = start + _FRONT.size
+    born_host, at = _host(view, at, sys_flag & SysFlag.BORN_HOST_V6)
+    (store_ms,) = struct.unpack_from(">q", view, at)
+    store_host, at = _host(view, at + 8, sys_flag & SysFlag.STORE_HOST_V6)
+    reconsume_times, prepared, body_bytes = struct.unpack_from(">iqI", view, at)
+    body, at = _part(view, at + 16, body_bytes, start + length)
+    topic, at = _part(view, at + 1, view[at], start + length)
+    properties, at = _part(view, at + 2, view[at] << 8 | view[at + 1], start + length)
+    return Message(
+        topic=str(topic, "utf-8"),
+        queue_index=queue_index,
+        offset=offset,
+        physical_offset=physical,
+        body=bytes(body),
+        properties=props.parse(str(properties, "utf-8")),
+        flag=flag,
+        sys_flag=sys_flag,
+        born_ms=born_ms,
+        store_ms=store_ms,
+        born_host=born_host,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_offset=prepared,
+        length=length,
+        sound=crc32(body) & 0x7FFFFFFF == body_crc,
+    )
+
+
+def _host(view: memoryview, at: int, v6: int) -> tuple[bytes, int]:
+    length = 20 if v6 else 8
+    return bytes(view[at : at + length]), at + length
+
+
+def _part(view: memoryview, at: int, length: int, end: int) -> tuple[memoryview, int]:
+    if at + length > end:
+        raise StoreError(f"a part of {length} bytes at byte {at} reaches behind its record, which ends at {end}")
+    return view[at : at + length], at + length
+
+
+def messages_in(view: memoryview) -> list[Message]:
+    """Decode records one behind the other."""
+    messages, at = [], 0
+    while at < len(view):
+        messages.append(message_in(view, at))
+        at += messages[-1].length
+    return messages
+
+
+def split(payload: memoryview) -> Spans:
+    """The messages of a stored run, for the store to rebuild its rows."""
+    messages = messages_in(payload)
+    lengths = np.array([message.length for message in messages], dtype=np.int64)
+    tags = np.array([tag_hash(message.properties.get(props.TAGS, "")) for message in messages], dtype=np.int64)
+    return Spans(np.cumsum(lengths) - lengths, lengths, tags)
