@@ -1,0 +1,253 @@
+"""Groups, versions and pulls, frame by frame: the worked example and the races around it."""
+
+import asyncio
+import json
+
+import pytest
+
+from penstock.core import events
+from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.record import messages_in
+
+GROUP = "readers"
+
+
+@pytest.fixture
+def told(penstock):
+    """Every event, in order."""
+    heard: list[events.Event] = []
+    penstock.server.broker.bus.listen(heard.append)
+    return heard
+
+
+@pytest.fixture
+async def orders(client):
+    for queue in range(4):
+        await client.send("orders", b"in queue %d" % queue, queue=queue)
+    return "orders"
+
+
+def of(kind, told):
+    return [event for event in told if isinstance(event, kind)]
+
+
+async def pulled(client, queue, version, offset=0):
+    return (await client.pull(GROUP, "orders", queue, offset, version)).code
+
+
+async def test_s01_the_newest_version_counts(client, orders, penstock):
+    known = penstock.server.broker.groups
+    for version, expected in ((5, 5), (3, 5), (5, 5), (9, 9)):
+        await client.heartbeat(GROUP, "a", version, {"orders": "*"})
+        assert known.find(GROUP).subscriptions["orders"].version == expected
+
+
+async def test_s02_a_pull_newer_than_the_heartbeat_is_refused(client, orders):
+    await client.heartbeat(GROUP, "a", 2, {"orders": "*"})
+    refused = await client.pull(GROUP, "orders", 0, 0, version=3)
+    assert (refused.code, refused.remark) == (25, "the consumer's subscription not latest")
+    assert await pulled(client, 0, 2) == 0
+    assert await pulled(client, 0, 1) == 0
+
+
+async def test_s03_the_worked_example(connect, orders, told):
+    """Four queues. A alone owns all; B comes, is refused until A has moved, and no message goes to both."""
+    a, b = await connect(), await connect()
+    await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert [await pulled(a, queue, 1) for queue in range(4)] == [0, 0, 0, 0]
+    await b.heartbeat(GROUP, "b", 2, {"orders": "*"})
+    assert [await pulled(b, queue, 3) for queue in (2, 3)] == [25, 25]  # rebalanced, and no heartbeat yet
+    await a.heartbeat(GROUP, "a", 4, {"orders": "*"})  # A has rebalanced too
+    await b.heartbeat(GROUP, "b", 3, {"orders": "*"})
+    assert [await pulled(b, queue, 3) for queue in (2, 3)] == [0, 0]
+    refused = of(events.PullRefused, told)
+    assert [(event.client_id, event.pull_version, event.known_version) for event in refused] == [("b", 3, 2)] * 2
+
+
+async def test_s04_one_consumer_alone_meets_it_too(client, orders):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert await pulled(client, 0, 2) == 25
+    await client.heartbeat(GROUP, "a", 2, {"orders": "*"})
+    assert await pulled(client, 0, 2) == 0
+
+
+async def test_s08_an_operator_sees_who_is_behind(client, orders, penstock):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    for _ in range(3):
+        assert await pulled(client, 0, 2) == 25
+    (episode,) = penstock.server.broker.groups.find(GROUP).refusals.values()
+    assert (episode.client_id, episode.count, episode.pull_version, episode.known_version) == ("a", 3, 2, 1)
+    await client.heartbeat(GROUP, "a", 2, {"orders": "*"})
+    assert await pulled(client, 0, 2) == 0
+    assert not penstock.server.broker.groups.find(GROUP).refusals  # it healed by itself
+
+
+async def test_s09_another_subscription_is_not_a_newer_version(client, orders, told):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "red"})
+    told.clear()
+    await client.heartbeat(GROUP, "a", 2, {"orders": "red"})
+    assert not of(events.SubscriptionChanged, told)
+    await client.heartbeat(GROUP, "a", 3, {"orders": "blue"})
+    (change,) = of(events.SubscriptionChanged, told)
+    assert (change.topic, change.before, change.after) == ("orders", "red", "blue")
+
+
+async def test_s15_two_connections_with_one_id_stand_in_the_list_twice(connect, orders, told):
+    a, twin, other = await connect(), await connect(), await connect()
+    for member, client_id in ((a, "same"), (twin, "same"), (other, "b")):
+        await member.heartbeat(GROUP, client_id, 1, {"orders": "*"})
+    answer = await other.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
+    assert sorted(json.loads(bytes(answer.body))["consumerIdList"]) == ["b", "same", "same"]
+    (doubled,) = of(events.MemberDoubled, told)
+    assert (doubled.client_id, len(doubled.addresses)) == ("same", 2)
+
+
+async def test_everybody_is_told_when_somebody_comes_or_goes(connect, orders):
+    a, b = await connect(), await connect()
+    await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert (await a.pushed.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    await b.heartbeat(GROUP, "b", 1, {"orders": "*"})
+    for member in (a, b):
+        notice = await member.pushed.get()
+        assert (notice.code, notice.ext["consumerGroup"]) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, GROUP)
+    await b.close()
+    assert (await a.pushed.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    answer = await a.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
+    assert json.loads(bytes(answer.body)) == {"consumerIdList": ["a"]}
+
+
+async def test_who_unregisters_is_gone(connect, orders):
+    a, b = await connect(), await connect()
+    await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    await b.heartbeat(GROUP, "b", 1, {"orders": "*"})
+    await b.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "b", "consumerGroup": GROUP})
+    answer = await a.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
+    assert json.loads(bytes(answer.body)) == {"consumerIdList": ["a"]}
+
+
+async def test_nobody_there_is_an_error_and_not_an_empty_list(client):
+    answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "ghosts"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_pull_of_a_group_that_is_not_there_or_not_subscribed(client, orders):
+    assert await pulled(client, 0, 0) == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    await client.heartbeat(GROUP, "a", 1, {"other": "*"})
+    assert await pulled(client, 0, 0) == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+async def test_tags_are_filtered(client):
+    for number, tag in enumerate(("red", "blue", "red", "green")):
+        await client.send("paint", b"%d" % number, properties=f"TAGS\x01{tag}\x02")
+    await client.heartbeat(GROUP, "a", 1, {"paint": "red || green"})
+    answer = await client.pull(GROUP, "paint", 0, 0, 1)
+    assert [message.body for message in messages_in(answer.body)] == [b"0", b"2", b"3"]
+    assert answer.ext["nextBeginOffset"] == "4"
+
+
+async def test_nothing_that_matches_moves_on_at_once(client):
+    await client.send("paint", b"x", properties="TAGS\x01red\x02")
+    await client.heartbeat(GROUP, "a", 1, {"paint": "blue"})
+    answer = await client.pull(GROUP, "paint", 0, 0, 1, wait_ms=10_000)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "1")
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_s26_an_offset_outside_the_queue_is_corrected(client, orders, told, penstock):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    high = await client.pull(GROUP, "orders", 0, 999_999_999, 1)
+    assert (high.code, high.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+    store, topics = penstock.server.broker.store, penstock.server.broker.topics
+    store.trim(topics.get("orders").queue(0), 1)
+    low = await client.pull(GROUP, "orders", 0, 0, 1)
+    assert (low.code, low.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+    moved = of(events.OffsetMoved, told)
+    assert [(event.asked_offset, event.corrected_offset) for event in moved] == [(999_999_999, 1), (0, 1)]
+
+
+async def test_a_pull_at_the_end_waits_for_the_next_message(connect, orders):
+    reader, writer = await connect(), await connect()
+    await reader.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    waiting = reader.pull(GROUP, "orders", 0, 1, 1, wait_ms=30_000)
+    await reader.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0})  # the pull has arrived before this
+    assert not waiting.done()
+    await writer.send("orders", b"next", queue=0)
+    answer = await waiting
+    assert [message.body for message in messages_in(answer.body)] == [b"next"]
+
+
+async def test_a_wait_ends_with_its_time(client, orders):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    answer = await client.pull(GROUP, "orders", 0, 1, 1, wait_ms=20)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "1")
+
+
+async def test_who_does_not_want_to_wait_is_answered_at_once(client, orders):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert await pulled(client, 0, 1, offset=1) == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_wait_of_a_connection_that_is_gone_leaves_nothing(connect, orders, penstock):
+    reader, other = await connect(), await connect()
+    await reader.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    reader.pull(GROUP, "orders", 0, 1, 1, wait_ms=30_000)
+    await reader.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0})
+    assert len(penstock.server.broker.waits) == 1
+    await reader.close()
+    while penstock.server.broker.groups.find(GROUP):
+        await asyncio.sleep(0)
+    assert len(penstock.server.broker.waits) == 0
+    assert (await other.send("orders", b"next")).code == 0
+
+
+async def test_offsets_are_kept(client, orders):
+    asked = {"consumerGroup": GROUP, "topic": "orders", "queueId": 0}
+    assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)).ext["offset"] == "0"  # a young topic
+    await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**asked, "commitOffset": 7})
+    await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**asked, "commitOffset": -1})  # some clients do
+    assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)).ext["offset"] == "7"
+
+
+async def test_no_offset_in_a_queue_that_has_lost_its_beginning(client, orders, penstock):
+    penstock.server.broker.store.trim(penstock.server.broker.topics.get("orders").queue(0), 1)
+    asked = {"consumerGroup": GROUP, "topic": "orders", "queueId": 0}
+    answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_pull_commits_along(client, orders):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    await client.pull(GROUP, "orders", 1, 0, 1, sysFlag=PullFlag.COMMIT, commitOffset=1)
+    asked = {"consumerGroup": GROUP, "topic": "orders", "queueId": 1}
+    assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked)).ext["offset"] == "1"
+
+
+async def test_where_queues_begin_and_end(client, orders):
+    at = {"topic": "orders", "queueId": 0}
+    assert (await client.ask(RequestCode.GET_MAX_OFFSET, at)).ext["offset"] == "1"
+    assert (await client.ask(RequestCode.GET_MIN_OFFSET, at)).ext["offset"] == "0"
+    earliest = int((await client.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, at)).ext["timestamp"])
+    assert earliest > 0
+    found = [
+        (await client.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**at, "timestamp": time})).ext["offset"]
+        for time in (0, earliest, earliest + 1)
+    ]
+    assert found == ["0", "0", "1"]
+
+
+async def test_locks_are_held_by_one_client(client):
+    def body(client_id):
+        queues = [{"topic": "orders", "queueId": number, "brokerName": "penstock"} for number in range(2)]
+        return json.dumps({"consumerGroup": GROUP, "clientId": client_id, "mqSet": queues}).encode()
+
+    async def granted(client_id):
+        answer = await client.ask(RequestCode.LOCK_BATCH_MQ, {}, body(client_id))
+        return len(json.loads(bytes(answer.body))["lockOKMQSet"])
+
+    assert [await granted("a"), await granted("b"), await granted("a")] == [2, 0, 2]
+    await client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body("b"))
+    assert await granted("b") == 0
+    await client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body("a"))
+    assert await granted("b") == 2

@@ -1,0 +1,195 @@
+"""RocketMQ's frames and records: round trips, bytes in any portions, and input that is no such thing."""
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StoreError
+from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.codes import SysFlag
+from penstock.wire.rocketmq.frame import BINARY, FRAME_BYTES_MAX, JSON, FrameError, frames_in, missing_bytes, pack
+from penstock.wire.rocketmq.record import (
+    BatchError,
+    Record,
+    batched,
+    from_physical,
+    length_of,
+    message_in,
+    messages_in,
+    physical_offset,
+    run_of,
+    split,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+NAMES = st.text("abcXYZ_09", min_size=1, max_size=10)
+EXT = st.dictionaries(NAMES, TEXT.filter(bool), max_size=8)
+FORMS = st.sampled_from([JSON, BINARY])
+
+
+@given(st.integers(0, 32_000), st.integers(-(2**31), 2**31 - 1), st.integers(0, 3), TEXT, EXT, st.binary(), FORMS)
+def test_a_frame_comes_back(code, opaque, flag, remark, ext, body, form):
+    data = pack(code, opaque, flag, 409, form, remark, ext, body)
+    (frame,), used = frames_in(memoryview(data), len(data))
+    assert used == len(data)
+    assert (frame.code, frame.opaque, frame.flag, frame.version, frame.form) == (code, opaque, flag, 409, form)
+    assert (frame.remark, frame.ext, bytes(frame.body)) == (remark, ext, body)
+
+
+@pytest.mark.parametrize("form", [JSON, BINARY])
+def test_frames_in_any_portions(form):
+    """Whole, byte by byte, and with bytes left over."""
+    data = b"".join(pack(10 + n, n, 0, 409, form, "", {"n": str(n)}, b"x" * n) for n in range(5))
+    for portion in (1, 2, 3, 7, 50, len(data)):
+        buffer, codes = b"", []
+        for at in range(0, len(data), portion):
+            buffer += data[at : at + portion]
+            frames, used = frames_in(memoryview(buffer), len(buffer))
+            codes += [frame.code for frame in frames]
+            buffer = buffer[used:]
+            assert missing_bytes(memoryview(buffer), len(buffer)) >= 0
+        assert codes == [10, 11, 12, 13, 14]
+        assert buffer == b""
+
+
+def test_numbers_and_booleans_of_one_client_become_text():
+    header = b'{"code":310,"language":"JAVA","opaque":1,"extFields":{"e":3,"m":false,"k":true,"z":null,"f":1.5}}'
+    data = struct.pack(">II", 4 + len(header), len(header)) + header
+    (frame,), _ = frames_in(memoryview(data), len(data))
+    assert frame.ext == {"e": "3", "m": "false", "k": "true", "f": "1.5"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">II", FRAME_BYTES_MAX + 1, 0),
+        struct.pack(">II", 3, 0),
+        struct.pack(">II", 10, 100),
+        struct.pack(">II", 6, 2) + b"no",
+        struct.pack(">II", 6, 2 << 24 | 2) + b"no",
+        struct.pack(">II", 6, BINARY << 24 | 2) + b"no",
+        struct.pack(">II", 29, BINARY << 24 | 25)
+        + struct.pack(">HBHii", 1, 0, 1, 1, 0)
+        + struct.pack(">iii", -5, 0, 0),
+        struct.pack(">II", 29, BINARY << 24 | 25)
+        + struct.pack(">HBHii", 1, 0, 1, 1, 0)
+        + struct.pack(">iii", 0, 999, 0),
+    ],
+)
+def test_what_is_no_frame_is_refused(data):
+    with pytest.raises(FrameError):
+        frames_in(memoryview(data), len(data))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused_or_waited_for(data):
+    try:
+        _, used = frames_in(memoryview(data), len(data))
+    except FrameError:
+        return
+    assert 0 <= used <= len(data)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+V4, V6 = bytes(range(8)), bytes(range(20))
+PROPERTIES = st.dictionaries(NAMES, NAMES, max_size=5)
+
+
+@st.composite
+def records(draw):
+    born, stored = draw(st.sampled_from([V4, V6])), draw(st.sampled_from([V4, V6]))
+    flags = (SysFlag.BORN_HOST_V6 if born is V6 else 0) | (SysFlag.STORE_HOST_V6 if stored is V6 else 0)
+    record = Record(
+        queue=draw(st.integers(1, 1 << 17)),
+        length=0,
+        topic=draw(NAMES).encode(),
+        queue_index=draw(st.integers(0, 1000)),
+        body=draw(st.binary(max_size=300)),
+        properties=props.build(draw(PROPERTIES)).encode(),
+        flag=draw(st.integers(-(2**31), 2**31 - 1)),
+        sys_flag=flags,
+        born_ms=draw(st.integers(0, 2**40)),
+        born_host=born,
+        store_host=stored,
+        reconsume_times=draw(st.integers(0, 20)),
+        prepared_offset=draw(st.integers(0, 2**50)),
+    )
+    record.length = length_of(record)
+    return record
+
+
+def written(entry, offset=7, store_ms=99):
+    buffer = memoryview(bytearray(entry.length + 10))
+    entry.write_into(buffer, 5, entry.queue, offset, store_ms)
+    assert bytes(buffer[:5]) == bytes(5)
+    assert bytes(buffer[5 + entry.length :]) == bytes(5)
+    return buffer[5 : 5 + entry.length]
+
+
+@given(records())
+def test_a_record_comes_back(record):
+    found = message_in(written(record))
+    assert (found.body, found.topic.encode(), found.queue_index) == (record.body, record.topic, record.queue_index)
+    assert (found.offset, found.store_ms, found.born_ms) == (7, 99, record.born_ms)
+    assert (found.born_host, found.store_host, found.flag) == (record.born_host, record.store_host, record.flag)
+    assert from_physical(found.physical_offset) == (record.queue, 7)
+    assert props.build(found.properties).encode() == record.properties
+    assert found.sound
+
+
+@given(st.lists(records(), min_size=1, max_size=8))
+def test_a_run_is_split_as_it_was_put_together(several):
+    for record in several:
+        record.queue = several[0].queue
+    run = run_of(several)
+    payload = written(run)
+    spans, found = split(payload), messages_in(payload)
+    assert [message.offset for message in found] == list(range(7, 7 + len(several)))
+    assert [bytes(message.body) for message in found] == [bytes(record.body) for record in several]
+    assert spans.starts.tolist() == run.spans().starts.tolist()
+    assert spans.lengths.tolist() == [record.length for record in several]
+
+
+@given(records(), st.data())
+def test_a_record_with_a_wrong_byte_never_reads_outside(record, data):
+    payload = bytearray(written(record))
+    payload[data.draw(st.integers(0, len(payload) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(StoreError):
+        message_in(memoryview(bytes(payload)))
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_no_record_and_no_batch(data):
+    with pytest.raises(StoreError):
+        message_in(memoryview(data))
+    with contextlib.suppress(BatchError):
+        batched(memoryview(data))
+
+
+def test_a_physical_offset_fits_into_a_double():
+    assert physical_offset((1 << 17) - 1, (1 << 36) - 1) < 1 << 53
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+@given(PROPERTIES)
+def test_properties_come_back(properties):
+    text = props.build(properties)
+    assert props.parse(text) == props.parse(text.rstrip("\x02")) == properties
+    for name, value in properties.items():
+        assert props.find(text, name) == props.find(text.rstrip("\x02"), name) == value
+
+
+def test_a_name_within_another_is_not_found():
+    assert props.find("XTAGS\x01no\x02TAGS\x01yes\x02", "TAGS") == "yes"
+    assert props.find("XTAGS\x01no\x02", "TAGS") == ""
+
+
+@given(st.text(max_size=50))
+def test_any_text_can_be_parsed(text):
+    assert all(name and value for name, value in props.parse(text).items())
