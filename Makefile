@@ -12,7 +12,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test serve bench lint format crash lock clean
+.PHONY: help setup demo test interop serve bench lint format crash lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ demo: $(STAMP) ## a broker, a producer and consumers, on this machine, in a few 
 
 test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 	@$(PY) -m pytest $(TESTS)
+
+interop: $(STAMP) ## the real clients of RocketMQ against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
+	@$(PY) -m pytest -m interop tests/compat
 
 serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 	@exec $(VENV)/bin/penstock serve --data data

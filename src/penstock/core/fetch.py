@@ -34,9 +34,20 @@ class Fetcher:
 
     def earliest_ms(self, queue: int) -> int:
         """When the first message that is still there was stored; -1 when there is none."""
+        return self.time_ms_of(queue, self._store.bounds(queue).min_offset)
+
+    def latest_ms(self, queue: int) -> int:
+        """When the last message was stored; 0 when there is none."""
+        bounds = self._store.bounds(queue)
+        return max(self.time_ms_of(queue, bounds.max_offset - 1), 0)
+
+    def time_ms_of(self, queue: int, offset: int) -> int:
+        """When the message at an offset was stored; -1 when it is not there."""
         table = self._store.table(queue)
-        rows = table.rows(table.min_row, min(table.min_row + 1, table.visible_row))
-        return int(rows["time"][0]) if len(rows) else -1
+        if not table.min_offset <= offset < table.visible_offset:
+            return -1
+        row = table.row_at_offset(offset)
+        return int(table.rows(row, row + 1)["time"][0])
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
         """Which messages a read would bring: with `tags` (their hashes) only those."""

@@ -11,6 +11,7 @@ mqadmin asks a broker
 from penstock.clock import Clock
 from penstock.core.broker import Broker
 from penstock.gateway.guests import Gateway, Guests
+from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
 from penstock.gateway.rocketmq.house import House
@@ -31,6 +32,7 @@ def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: boo
         Consume(topics, broker.fetcher, broker.waits, groups, offsets, clock, broker.bus),
         Positions(topics, broker.fetcher, offsets),
         members,
+        Admin(topics, broker.fetcher, groups, offsets, members),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
 
