@@ -22,11 +22,12 @@ from penstock import logs
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config, ServerConfig
 from penstock.core.broker import Broker
+from penstock.core.delays import Delays
 from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
 from penstock.gateway.http.routes import Router
-from penstock.gateway.rocketmq import rocketmq_gateway, rocketmq_router
+from penstock.gateway.rocketmq import rocketmq_delays, rocketmq_gateway, rocketmq_router
 from penstock.gateway.rocketmq.house import House
 from penstock.model import Entry
 from penstock.wire import plain
@@ -58,6 +59,7 @@ class Server:
         self._broker: Broker | None = None
         self._state = "starting"
         self._listening: list[Listening] = []
+        self.delays: Delays | None = None
 
     @property
     def broker(self) -> Broker:
@@ -92,6 +94,8 @@ class Server:
             self.open()
         try:
             await self.broker.start()
+            self.delays = rocketmq_delays(self.broker, self.clock)
+            self.delays.start()
             for name, entrance in GATEWAYS.items():
                 self.addresses[name] = await self._listen(entrance)
             self._state = "running"
@@ -112,6 +116,8 @@ class Server:
         if sum(cut_off):
             log.warning("connections cut off", connections=sum(cut_off))
         self._listening.clear()
+        if self.delays is not None:
+            self.delays.stop()
         await asyncio.wait_for(self.broker.stop(), max(patience_ms, 1) / 1000)
         log.info("stopped")
 

@@ -105,7 +105,7 @@ async def test_a_frame_byte_by_byte(connect, client):
         ({"b": "x" * 200}, ResponseCode.SYSTEM_ERROR, "topic name"),
         ({"b": "orders", "e": 99}, ResponseCode.SYSTEM_ERROR, "queues 0 to 3"),
         ({"b": "orders", "e": "many"}, ResponseCode.SYSTEM_ERROR, "int"),
-        ({"b": "orders", "i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL, "delayed"),
+        ({"b": "orders", "i": "TIMER_DELAY_SEC\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL, "timers"),
         ({"b": "orders", "f": 4}, ResponseCode.MESSAGE_ILLEGAL, "transactional"),
         ({"b": "orders", "i": "a\x01" + "b" * 40_000}, ResponseCode.MESSAGE_ILLEGAL, "properties"),
         ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, "own"),

@@ -10,15 +10,18 @@ mqadmin asks a broker
 
 from penstock.clock import Clock
 from penstock.core.broker import Broker
+from penstock.core.delays import Delays
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
+from penstock.gateway.rocketmq.delay import LEVELS_MS, Reviver, schedule_topic
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
+from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 
 
@@ -32,9 +35,16 @@ def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: boo
         Consume(topics, broker.fetcher, broker.waits, groups, offsets, clock, broker.bus),
         Positions(topics, broker.fetcher, offsets),
         members,
+        Retry(topics, broker.fetcher, broker.publisher),
         Admin(topics, broker.fetcher, groups, offsets, members),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
+
+
+def rocketmq_delays(broker: Broker, clock: Clock) -> Delays:
+    """What delivers delayed messages when they are due."""
+    lines = dict(zip(schedule_topic(broker.topics).queues, LEVELS_MS, strict=True))
+    return Delays(broker.store, broker.fetcher, broker.publisher, clock, lines, Reviver(broker.topics))
 
 
 def rocketmq_gateway(router: Router, connections_max: int) -> Gateway:

@@ -1,7 +1,7 @@
 """Sends: codes 10, 310 and 320. All neighbours of one read are one call to the core.
 
-What a client sent is stored as it was sent: body, flags and properties, with the cluster's name added. Not here yet,
-and refused in plain words: delayed and transactional messages.
+What a client sent is stored as it was sent: body, flags and properties, with the cluster's name added. With a delay
+level it waits in the schedule topic first. Not here yet, and refused in plain words: arbitrary timers and transactions.
 """
 
 import random
@@ -13,6 +13,7 @@ from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.errors import BadTopicName, PenstockError, TopicNotFound
 from penstock.gateway.rocketmq.connection import VERSION, Connection
+from penstock.gateway.rocketmq.delay import delayed, schedule_topic
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action, Entry
@@ -34,7 +35,8 @@ from penstock.wire.rocketmq.record import (
 
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
-_NOT_YET = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_NOT_YET = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_DELAY = f"{props.DELAY}{props.NAME_END}"
 NO_SEND = frozenset(
     (
         "SCHEDULE_TOPIC_XXXX",
@@ -102,31 +104,32 @@ class Produce:
     def send(self, frames: list[Frame], connection: Connection) -> None:
         """Store the messages of these requests; each is answered when they are durable."""
         entries: list[Entry] = []
-        sent: list[tuple[Frame, Record | RecordRun]] = []
+        sent: list[tuple[Frame, Record | RecordRun, int]] = []
         store_host = self._house.store_host_for(connection)
         for frame in frames:
             try:
-                entry = self._entry(frame, connection, store_host)
+                entry, index = self._entry(frame, connection, store_host)
             except PenstockError as error:
                 refuse(connection, frame, error)
                 continue
             entries.append(entry)
-            sent.append((frame, entry))
+            sent.append((frame, entry, index))
 
         def done(error: Exception | None) -> None:
-            for frame, entry in sent:
+            for frame, entry, index in sent:
                 if error is None:
-                    _confirm(connection, frame, entry, store_host)
+                    _confirm(connection, frame, entry, index, store_host)
                 else:
                     refuse(connection, frame, error)
 
         try:
             self._publisher.publish(entries, done)
         except PenstockError as error:
-            for frame, _ in sent:
+            for frame, _, _ in sent:
                 refuse(connection, frame, error)
 
-    def _entry(self, frame: Frame, connection: Connection, store_host: bytes) -> Record | RecordRun:
+    def _entry(self, frame: Frame, connection: Connection, store_host: bytes) -> tuple[Record | RecordRun, int]:
+        """What to store, and the index of the queue that was asked for."""
         asked = ext_as(Send, frame) if frame.code == RequestCode.SEND_MESSAGE else ext_as(SendV2, frame)
         topic = self._topic(asked)
         index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
@@ -152,8 +155,10 @@ class Produce:
             reconsume_times=asked.reconsumeTimes,
         )
         if asked.batch:
-            return self._batch(frame, asked, model)
-        return _completed(model, frame.body, asked.flag, asked.properties)
+            return self._batch(frame, asked, model), index
+        record = _completed(model, frame.body, asked.flag, asked.properties)
+        level = _delay_level(asked.properties)
+        return (delayed(record, level, schedule_topic(self._topics)) if level else record), index
 
     def _batch(self, frame: Frame, asked: Send | SendV2, model: Record) -> RecordRun:
         """Each message of a batch becomes a record of its own; the header's properties hold for all, but for the
@@ -206,7 +211,7 @@ def _completed(record: Record, body: memoryview, flag: int, properties: str) -> 
     if any(
         f"{name}{props.NAME_END}" in properties and props.find(properties, name) not in ("", "0") for name in _NOT_YET
     ):
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "delayed messages are not served yet")
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "timers are not served yet: use a delay level")
     tags = props.find(properties, props.TAGS)
     separator = "" if not properties or properties.endswith(props.VALUE_END) else props.VALUE_END
     record.properties = f"{properties}{separator}{_CLUSTER}".encode()
@@ -218,15 +223,21 @@ def _completed(record: Record, body: memoryview, flag: int, properties: str) -> 
     return record
 
 
-def _confirm(connection: Connection, frame: Frame, entry: Record | RecordRun, store_host: bytes) -> None:
+def _delay_level(properties: str) -> int:
+    if _DELAY not in properties:  # nearly always
+        return 0
+    level = props.find(properties, props.DELAY)
+    return int(level) if level.isdecimal() else 0
+
+
+def _confirm(connection: Connection, frame: Frame, entry: Record | RecordRun, index: int, store_host: bytes) -> None:
     """Answer a send. A batch has one id per message, with commas between."""
     if frame.oneway:
         return
     records = entry.records if isinstance(entry, RecordRun) else (entry,)
     ids = ",".join(
-        message_id(store_host, physical_offset(entry.queue, entry.offset + index)) for index in range(len(records))
+        message_id(store_host, physical_offset(entry.queue, entry.offset + number)) for number in range(len(records))
     )
-    index = records[0].queue_index
     if frame.form == JSON:
         header = _ANSWER % (ids.encode(), index, entry.offset, frame.opaque)
         connection.answer(b"".join(((len(header) + 4).to_bytes(4, "big"), len(header).to_bytes(4, "big"), header)))

@@ -1,0 +1,79 @@
+"""Delay lines: queues whose messages are due a fixed time after they were stored.
+
+Since the delay of a line is fixed, its messages fall due in the order in which they stand, and how far a line is
+delivered is one number. That number is a fact of the catalog, written in one group with the messages that were
+delivered: whatever happens, each message is delivered once. What has been delivered is trimmed from the line.
+
+What a delivered message looks like is not known here: `revive` makes the entry for its real queue, or None when there
+is nowhere to deliver it to any more.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock import logs
+from penstock.clock import Clock
+from penstock.core.fetch import Fetcher
+from penstock.core.publish import Publisher
+from penstock.errors import PenstockError
+from penstock.model import Entry
+from penstock.store.store import Store
+
+log = logs.get(__name__)
+
+PREFIX = "delay/"
+TICK_S = 0.1
+_MESSAGES_MAX, _BYTES_MAX = 256, 1 << 20
+_TRIM_EVERY = 1_000  # messages: a trim is a fact too
+
+Revive = Callable[[memoryview], Entry | None]
+
+
+class Delays:
+    """`lines` are queues and how many ms they hold a message back."""
+
+    def __init__(
+        self, store: Store, fetcher: Fetcher, publisher: Publisher, clock: Clock, lines: dict[int, int], revive: Revive
+    ) -> None:
+        self._store, self._fetcher, self._publisher, self._clock = store, fetcher, publisher, clock
+        self._lines, self._revive = lines, revive
+        self._delivered = {queue: int(store.catalog.get(f"{PREFIX}{queue}") or b"0") for queue in lines}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="penstock-delays")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                await self.tick()
+            except PenstockError as error:
+                log.error("delayed messages could not be delivered, it is tried again", error=str(error))
+            except Exception:
+                log.exception("delayed messages could not be delivered, it is tried again")
+
+    async def tick(self) -> None:
+        """Deliver what is due."""
+        for queue, delay_ms in self._lines.items():
+            while await self._deliver_some(queue, delay_ms):
+                pass
+
+    async def _deliver_some(self, queue: int, delay_ms: int) -> bool:
+        """A batch of a line; False when nothing (more) is due."""
+        offset = max(self._delivered[queue], self._store.bounds(queue).min_offset)
+        due = self._store.offset_at_time(queue, self._clock.now_ms() - delay_ms + 1)
+        if offset >= due:
+            return False
+        batch = await self._fetcher.fetch(queue, offset, min(_MESSAGES_MAX, due - offset), _BYTES_MAX)
+        entries = [entry for payload in batch.payloads if (entry := self._revive(payload)) is not None]
+        facts = {f"{PREFIX}{queue}": b"%d" % batch.next_offset}
+        self._publisher.publish_group(entries, facts, lambda error: None)
+        self._delivered[queue] = batch.next_offset
+        if batch.next_offset - self._store.bounds(queue).min_offset >= _TRIM_EVERY:
+            self._store.trim(queue, batch.next_offset)
+        return True

@@ -1,0 +1,90 @@
+"""Messages that a consumer sends back (code 36): once more later through %RETRY%group, and to %DLQ%group after too many
+tries.
+"""
+
+import asyncio
+import random
+
+import msgspec
+
+from penstock.core.fetch import Fetcher
+from penstock.core.publish import Publisher
+from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.errors import PenstockError
+from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
+from penstock.gateway.rocketmq.members import RETRY_PREFIX
+from penstock.gateway.rocketmq.produce import check_rocketmq_name
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
+from penstock.model import Action
+from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.record import Message, Record, from_physical, message_id, message_in
+
+DLQ_PREFIX = "%DLQ%"
+RETRIES_MAX = 16
+FIRST_LEVEL = 3  # the first retry comes after ten seconds
+RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+
+
+class _SendBack(msgspec.Struct):
+    offset: int
+    group: str
+    delayLevel: int = 0  # noqa: N815  # the wire's names
+    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
+
+
+class Retry:
+    def __init__(self, topics: Topics, fetcher: Fetcher, publisher: Publisher) -> None:
+        self._topics, self._fetcher, self._publisher = topics, fetcher, publisher
+        self._busy: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> Routes:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: Route(self.send_back, Action.CONSUME, "group")}
+
+    def send_back(self, frame: Frame, connection: Connection) -> None:
+        asked = ext_as(_SendBack, frame)
+        frame.body = memoryview(b"")  # the receive buffer is used again
+        task = asyncio.ensure_future(self._sent_back(asked, frame, connection))
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def _sent_back(self, asked: _SendBack, frame: Frame, connection: Connection) -> None:
+        def done(error: Exception | None) -> None:
+            if error is None:
+                connection.reply(frame, ResponseCode.SUCCESS)
+            else:
+                refuse(connection, frame, error)
+
+        try:
+            record = self._record(asked, await self._message(asked.offset))
+            self._publisher.publish([record], done)
+        except PenstockError as error:
+            refuse(connection, frame, error)
+
+    async def _message(self, physical: int) -> Message:
+        queue, offset = from_physical(physical)
+        batch = await self._fetcher.fetch(queue, offset, 1, 1)
+        if not batch.payloads or int(batch.rows["base"][0]) != offset:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the message that is sent back is not there any more")
+        return message_in(batch.payloads[0])
+
+    def _record(self, asked: _SendBack, message: Message) -> Record:
+        own_id = message_id(message.store_host, message.physical_offset)
+        properties = {RETRY_TOPIC: message.topic, ORIGIN_ID: own_id, **message.properties}
+        properties.pop(props.DELAY, None)
+        tries = message.reconsume_times
+        message.reconsume_times += 1
+        if asked.delayLevel < 0 or tries >= asked.maxReconsumeTimes:
+            return record_of(message, self._topic(DLQ_PREFIX + asked.group), 0, properties)
+        topic = self._topic(RETRY_PREFIX + asked.group)
+        record = record_of(message, topic, random.randrange(topic.queue_count), properties)
+        return delayed(record, asked.delayLevel or FIRST_LEVEL + tries, schedule_topic(self._topics))
+
+    def _topic(self, name: str) -> Topic:
+        found = self._topics.find(name)
+        if found is None:
+            check_rocketmq_name(name)
+            found = self._topics.create_now(name, TopicSettings(write_queues=1))
+        return found

@@ -1,0 +1,123 @@
+"""Delay levels, messages that are sent back, and dead letters: frame by frame, on a clock that the test owns."""
+
+import pytest
+from tests.gateway.rocketmq.conftest import Client
+
+from penstock.clock import ManualClock
+from penstock.config import Config, ServerConfig
+from penstock.gateway.rocketmq.delay import LEVELS_MS, SCHEDULE_TOPIC
+from penstock.server import Server
+from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+
+DELAY = "DELAY\x01{}\x02TAGS\x01t\x02"
+
+
+class World:
+    """A server whose clock stands still until `after`."""
+
+    def __init__(self, server: Server, clock: ManualClock, client: Client) -> None:
+        self.server, self.clock, self.client = server, clock, client
+
+    async def after(self, passed_ms: int) -> None:
+        self.clock.advance(passed_ms)
+        await self.server.delays.tick()
+        await self.server.broker.keeper.durable(self.server.broker.store.end_position)
+
+    async def bodies(self, topic: str, queue: int = 0) -> list[bytes]:
+        return [message.body for message in await self.client.messages(topic, queue)]
+
+    async def send_back(self, message, group: str = "readers", **ext: object):
+        fields = {"offset": message.physical_offset, "group": group, "delayLevel": 0, **ext}
+        return await self.client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    clock = ManualClock()
+    ports = {"namesrv_port": 0, "broker_port": 0, "pulsar_port": 0, "http_port": 0}
+    server = Server(Config(server=ServerConfig(data=str(tmp_path), **ports)), clock)
+    await server.start()
+    client = await Client.to(server.addresses["broker"])
+    yield World(server, clock, client)
+    await client.close()
+    await server.stop()
+
+
+async def test_a_delayed_message_comes_after_its_level(world):
+    sent = await world.client.send("orders", b"later", queue=2, properties=DELAY.format(3))
+    assert (sent.code, sent.ext["queueId"]) == (0, "2")
+    await world.after(9_999)
+    assert await world.bodies("orders", 2) == []
+    await world.after(1)
+    (message,) = await world.client.messages("orders", 2, tags="t")
+    assert (message.body, message.topic, message.queue_index) == (b"later", "orders", 2)
+    assert "DELAY" not in message.properties
+    assert message.properties["REAL_TOPIC"] == "orders"
+
+
+@pytest.mark.parametrize(("level", "held_ms"), [(1, 1_000), (18, 7_200_000), (99, 7_200_000)])
+async def test_levels(world, level, held_ms):
+    await world.client.send("orders", b"x", properties=DELAY.format(level))
+    await world.after(held_ms - 1)
+    assert await world.bodies("orders") == []
+    await world.after(1)
+    assert await world.bodies("orders") == [b"x"]
+
+
+async def test_there_are_eighteen_levels(world):
+    assert len(LEVELS_MS) == 18
+    assert world.server.broker.topics.get(SCHEDULE_TOPIC).queue_count == 18
+
+
+async def test_a_message_sent_back_comes_again_through_the_retry_topic(world):
+    await world.client.send("orders", b"hard", properties="KEYS\x01k\x02")
+    (message,) = await world.client.messages("orders")
+    assert (await world.send_back(message)).code == ResponseCode.SUCCESS
+    await world.after(9_999)
+    assert await world.bodies("%RETRY%readers") == []
+    await world.after(1)
+    (again,) = await world.client.messages("%RETRY%readers")
+    assert (again.body, again.reconsume_times, again.properties["RETRY_TOPIC"]) == (b"hard", 1, "orders")
+    assert again.properties["ORIGIN_MESSAGE_ID"] == message.message_id
+    assert again.properties["KEYS"] == "k"
+
+
+async def test_every_retry_waits_longer(world):
+    await world.client.send("orders", b"hard")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message)
+    await world.after(10_000)
+    (again,) = await world.client.messages("%RETRY%readers")
+    await world.send_back(again)
+    await world.after(29_999)
+    assert len(await world.bodies("%RETRY%readers")) == 1
+    await world.after(1)
+    twice = (await world.client.messages("%RETRY%readers"))[1]
+    assert (twice.reconsume_times, twice.properties["RETRY_TOPIC"]) == (2, "orders")
+    assert twice.properties["ORIGIN_MESSAGE_ID"] == message.message_id
+
+
+async def test_after_too_many_tries_it_is_a_dead_letter(world):
+    await world.client.send("orders", b"hopeless")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message, maxReconsumeTimes=0)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+    await world.after(LEVELS_MS[-1])
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+async def test_a_negative_level_is_a_dead_letter_at_once(world):
+    await world.client.send("orders", b"hopeless")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message, delayLevel=-1)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+async def test_what_is_not_there_cannot_be_sent_back(world):
+    await world.client.send("orders", b"x")
+    (message,) = await world.client.messages("orders")
+    for physical in (message.physical_offset + 5, 1 << 50):
+        message.physical_offset = physical
+        answer = await world.send_back(message)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark
