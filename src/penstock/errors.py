@@ -106,6 +106,14 @@ class GroupNotOnline(PenstockError):
         self.group = group
 
 
+class GroupNotExist(PenstockError):
+    def __init__(self, group: str, topic: str) -> None:
+        super().__init__(
+            f"group not exist: {group!r} has no offset on any queue of {topic!r}, and is not a broadcast group online"
+        )
+        self.group, self.topic = group, topic
+
+
 class NotSubscribed(PenstockError):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(

@@ -22,6 +22,7 @@ from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
 from penstock.core.offsets import Offsets
 from penstock.core.publish import Publisher
+from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
 from penstock.core.topics import Topics, TopicSettings
@@ -58,6 +59,7 @@ class Broker:
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
         self.groups = Groups(clock, self.bus)
         self.offsets = Offsets(progress)
+        self.resets = Resets(self.offsets, clock, self.bus)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings)
         self._minutes = Minutes(store, self.topics, clock, self.bus)
         self._chores: asyncio.Task[None] | None = None

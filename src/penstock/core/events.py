@@ -155,6 +155,33 @@ class OffsetMoved(Event):
     corrected_offset: int
 
 
+class ResetAsked(Event):
+    """An operator resets a group's offsets."""
+
+    group: str
+    topic: str
+    broadcast: bool
+    targets: dict[str, str]  # offset by queue
+
+
+class ResetTold(Event):
+    """A reset was sent to a connection."""
+
+    group: str
+    topic: str
+    client_id: str
+    address: str
+
+
+class ResetConfirmed(Event):
+    """A connection has pulled at the new offset."""
+
+    group: str
+    topic: str
+    queue: int
+    address: str
+
+
 Listener = Callable[[Event], None]
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.testing.server import Running, serving
-from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.codes import Flag, PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
 from penstock.wire.rocketmq.record import Message, messages_in
 
@@ -55,6 +55,10 @@ class Client:
 
     def write(self, data: bytes) -> None:
         self._writer.write(data)
+
+    def answer(self, asked: Frame, body: bytes) -> None:
+        """Answer what the broker asked."""
+        self._writer.write(pack(ResponseCode.SUCCESS, asked.opaque, Flag.RESPONSE, 409, JSON, "", {}, body))
 
     async def send(self, topic: str, body: bytes, queue: int = 0, properties: str = "", **ext: object) -> Frame:
         fields = {"a": "producers", "b": topic, "c": "TBW102", "d": 4, "e": queue, "f": 0, "g": 1, "h": 0}

@@ -21,6 +21,7 @@ from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
+from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 
@@ -28,14 +29,16 @@ from penstock.gateway.rocketmq.routes import Router
 def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: bool) -> Router:
     """All that RocketMQ clients may ask, put together."""
     topics, groups, offsets = broker.topics, broker.groups, broker.offsets
-    members = Members(topics, groups, clock)
+    resets = broker.resets
+    members = Members(topics, groups, resets, clock)
     parts = (
         Names(topics, house, auto_create),
         Produce(topics, broker.publisher, house, auto_create),
-        Consume(topics, broker.fetcher, broker.waits, groups, offsets, clock, broker.bus),
-        Positions(topics, broker.fetcher, offsets),
+        Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus),
+        Positions(topics, broker.fetcher, offsets, resets),
         members,
         Retry(topics, broker.fetcher, broker.publisher),
+        Reset(topics, broker.fetcher, groups, offsets, resets),
         Admin(topics, broker.fetcher, groups, offsets, members),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)

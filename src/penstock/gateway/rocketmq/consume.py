@@ -13,6 +13,7 @@ from penstock.core.events import Bus, OffsetMoved
 from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, Tags
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
+from penstock.core.resets import Resets
 from penstock.core.topics import READ, Topic, Topics
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
@@ -50,11 +51,12 @@ class Consume:
         waits: Waits,
         groups: Groups,
         offsets: Offsets,
+        resets: Resets,
         clock: Clock,
         bus: Bus,
     ) -> None:
         self._topics, self._fetcher, self._waits = topics, fetcher, waits
-        self._groups, self._offsets, self._clock, self._bus = groups, offsets, clock, bus
+        self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
         self._reading: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -71,8 +73,14 @@ class Consume:
             why = f"topic {topic.name!r} has queues 0 to {topic.read_queues - 1} to read, not {asked.queueId}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
         tags = self._tags(asked, connection)
-        if asked.sysFlag & PullFlag.COMMIT:
-            self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
+        group, name, queue = asked.consumerGroup, asked.topic, asked.queueId
+        if asked.sysFlag & PullFlag.COMMIT and self._resets.counts(group, name, queue, asked.commitOffset):
+            self._offsets.commit(group, name, queue, asked.commitOffset)
+        target = self._resets.pulled(connection, group, name, queue, asked.queueOffset)
+        if target is not None:
+            ext = _ext(target, self._fetcher.bounds(topic.queue(queue)))
+            connection.reply(frame, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
+            return
         frame.body = memoryview(b"")  # it may be answered later, and the receive buffer is used again
         self._read(_Call(frame, connection, asked, topic, tags), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
 

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.core.groups import Group, Groups, Heartbeat, Subscription
+from penstock.core.resets import Resets
 from penstock.core.topics import Topics, TopicSettings
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.house import BROKER
@@ -72,8 +73,8 @@ def codes_of(expression: str) -> frozenset[int]:
 
 
 class Members:
-    def __init__(self, topics: Topics, groups: Groups, clock: Clock) -> None:
-        self._topics, self._groups, self._clock = topics, groups, clock
+    def __init__(self, topics: Topics, groups: Groups, resets: Resets, clock: Clock) -> None:
+        self._topics, self._groups, self._resets, self._clock = topics, groups, resets, clock
         self.producers: dict[str, dict[Connection, str]] = {}
         self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
 
@@ -90,6 +91,7 @@ class Members:
     def lost(self, connection: Connection) -> None:
         """A connection is gone: so are its memberships."""
         self._groups.lost(connection)
+        self._resets.lost(connection)
         for name in [name for name, there in self.producers.items() if connection in there]:
             self._forget_producer(name, connection)
 

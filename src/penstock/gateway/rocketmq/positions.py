@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.fetch import Bounds, Fetcher
 from penstock.core.offsets import Offsets
+from penstock.core.resets import Resets
 from penstock.core.topics import Topics
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
@@ -28,8 +29,8 @@ class _At(msgspec.Struct):
 
 
 class Positions:
-    def __init__(self, topics: Topics, fetcher: Fetcher, offsets: Offsets) -> None:
-        self._topics, self._fetcher, self._offsets = topics, fetcher, offsets
+    def __init__(self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets) -> None:
+        self._topics, self._fetcher, self._offsets, self._resets = topics, fetcher, offsets, resets
 
     def routes(self) -> Routes:
         return {
@@ -62,7 +63,8 @@ class Positions:
 
     def update(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Of, frame)
-        self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
+        if self._resets.counts(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset):
+            self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
         connection.reply(frame, ResponseCode.SUCCESS)
 
     def _bounds(self, asked: _At) -> Bounds:

@@ -1,0 +1,122 @@
+"""Resetting a group's offsets, and skipping its backlog: decided here, done by the clients, confirmed by their next
+pulls.
+
+Cluster groups keep their offsets on the broker: they are set at once, and the first pull of each queue that asks for
+anything else is sent to the new offset; until then the offsets that clients commit do not count. Broadcast instances
+keep their own: every connection that is there is told, and each has its own pending reset. Nobody waits for
+confirmations: an instance counts as told until its next pull asks for the new offset.
+"""
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.core.events import Bus, ResetAsked, ResetConfirmed, ResetTold
+from penstock.core.groups import Group, Line
+from penstock.core.offsets import Offsets
+from penstock.errors import GroupNotExist
+from penstock.store.store import Bounds
+
+Key = tuple[str, str, int]  # group, topic, queue
+
+
+class Instance(msgspec.Struct):
+    """What became of a reset at one connection."""
+
+    client_id: str
+    address: str
+    told_ms: int
+    confirmed: set[int] = set()  # queues
+
+
+class Status(msgspec.Struct):
+    """The last reset of a group on a topic."""
+
+    asked_ms: int
+    targets: dict[int, int]
+    broadcast: bool
+    instances: list[Instance] = []
+
+
+def target_offset(bounds: Bounds, at_time: int, committed: int, force: bool, broadcast: bool) -> int:
+    """Where a queue is reset to. Only forwards by force; a broadcast group always goes where the time is. A queue
+    without an offset of its own counts as at its beginning.
+    """
+    if force or broadcast:
+        return at_time
+    return min(at_time, committed if committed >= 0 else bounds.min_offset)
+
+
+class Resets:
+    def __init__(self, offsets: Offsets, clock: Clock, bus: Bus) -> None:
+        self._offsets, self._clock, self._bus = offsets, clock, bus
+        self._of_group: dict[Key, int] = {}
+        self._of_line: dict[Line, dict[Key, int]] = {}
+        self._status: dict[tuple[str, str], Status] = {}
+
+    def ask(self, name: str, topic: str, targets: dict[int, int], group: Group | None) -> Status:
+        """Begin a reset. `group` is there when some of its members are."""
+        broadcast = group is not None and group.broadcast
+        known = self._offsets.of(name, topic)
+        if not broadcast and not known:
+            raise GroupNotExist(name, topic)
+        now_ms = self._clock.now_ms()
+        status = self._status[name, topic] = Status(now_ms, dict(targets), broadcast)
+        self._bus.emit(ResetAsked(at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets)))
+        for queue, offset in targets.items():
+            if not broadcast:
+                self._of_group[name, topic, queue] = offset
+                self._offsets.commit(name, topic, queue, offset)
+        for line, member in group.members.items() if group else ():
+            if broadcast:
+                pending = self._of_line.setdefault(line, {})
+                pending.update({(name, topic, queue): offset for queue, offset in targets.items()})
+            status.instances.append(Instance(member.client_id, line.address, now_ms))
+            self._bus.emit(
+                ResetTold(at_ms=now_ms, group=name, topic=topic, client_id=member.client_id, address=line.address)
+            )
+        return status
+
+    def status(self, group: str, topic: str) -> Status | None:
+        return self._status.get((group, topic))
+
+    def pending(self, line: Line, group: str, topic: str, queue: int) -> int | None:
+        """Where a pull has to go first; None when nothing is pending."""
+        key = (group, topic, queue)
+        return self._of_line.get(line, {}).get(key, self._of_group.get(key))
+
+    def pulled(self, line: Line, group: str, topic: str, queue: int, offset: int) -> int | None:
+        """A pull asks for `offset`: the one it has to go to instead, or None when it may go on."""
+        target = self.pending(line, group, topic, queue)
+        if target is None or target == offset:
+            if target is not None:
+                self._confirm(line, (group, topic, queue))
+            return None
+        return target
+
+    def _confirm(self, line: Line, key: Key) -> None:
+        group, topic, queue = key
+        self._of_line.get(line, {}).pop(key, None)
+        self._of_group.pop(key, None)
+        status = self._status.get((group, topic))
+        for instance in status.instances if status else ():
+            if instance.address == line.address:
+                instance.confirmed.add(queue)
+        now_ms = self._clock.now_ms()
+        self._bus.emit(ResetConfirmed(at_ms=now_ms, group=group, topic=topic, queue=queue, address=line.address))
+
+    def counts(self, group: str, topic: str, queue: int, offset: int) -> bool:
+        """Whether an offset that a client commits is to be taken: not while a reset waits for its first pull."""
+        target = self._of_group.get((group, topic, queue))
+        return target is None or target == offset
+
+    def lost(self, line: Line) -> None:
+        self._of_line.pop(line, None)
+
+    def silent(self, group: str, topic: str) -> list[Instance]:
+        """Instances that were told and have confirmed nothing yet."""
+        status = self._status.get((group, topic))
+        return [instance for instance in status.instances if not instance.confirmed] if status else []
+
+
+def _texts(targets: dict[int, int]) -> dict[str, str]:
+    return {str(queue): str(offset) for queue, offset in targets.items()}
