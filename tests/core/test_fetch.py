@@ -181,6 +181,7 @@ class Cold:
             return read_all(file, places, wait)
 
         monkeypatch.setattr(LocalFile, "read_all", slow)
+        monkeypatch.setattr(LocalFile, "is_resident", lambda file, mapping, at, length: False)
 
 
 async def test_a_cold_read_leaves_the_loop_free(street, monkeypatch):
@@ -222,6 +223,7 @@ async def test_what_is_in_memory_needs_no_thread(street, monkeypatch):
         return read_all(file, places, wait=True)  # a machine short of memory may have let go of it
 
     monkeypatch.setattr(LocalFile, "read_all", from_memory)
+    monkeypatch.setattr(LocalFile, "is_resident", lambda file, mapping, at, length: False)
     assert bodies(house.fetcher.fetch_now(queue, 0, PLENTY, PLENTY)) == [b"0", b"1", b"2"]
 
 

@@ -33,6 +33,8 @@ from penstock.store.log import Log
 from penstock.store.rowfiles import ROW, ROW_BYTES
 from penstock.store.table import Mark, QueueTable
 
+_SYNC = Durability.SYNC  # looking it up in its class costs as much as a row
+
 
 class Appender:
     def __init__(
@@ -62,7 +64,7 @@ class Appender:
         self._turn += 1
         end, touched = log.end, list[Mark]()
         try:
-            written = self._write_all(entries, group, now_ms, touched)
+            written, numbered = self._write_all(entries, group, now_ms, touched)
         except BaseException as error:
             for table, row, offset, live_bytes in touched:
                 table.rollback(row, offset, live_bytes)
@@ -72,18 +74,19 @@ class Appender:
             raise
         log.settle()
         self._accounts.add_all(written)
-        self._reveal(entries, touched)
+        self._reveal(touched)
+        self._remember(numbered)
         return log.end
 
     def _write_all(
         self, entries: Sequence[Entry], group: bool, now_ms: int, touched: list[Mark]
-    ) -> list[tuple[int, int]]:
-        """Write the entries and their rows; which payload bytes went where."""
+    ) -> tuple[list[tuple[int, int]], list[Entry]]:
+        """Write the entries and their rows; which payload bytes went where, and which entries have numbers."""
         log, tables, turn, view = self._log, self._tables, self._turn, self._view
         pack_facts, pack_header, pack_row = FACTS.pack, HEADER.pack_into, ROW.pack_into
         base, at, limit = log.end, 0, min(len(view), log.room)
         seed, synced = log.segments.secret + base, self._commits.durable
-        written, payload_bytes = list[tuple[int, int]](), 0
+        written, payload_bytes, numbered = list[tuple[int, int]](), 0, list[Entry]()
         flags_of = _group_flags(len(entries)) if group else None
         for index, entry in enumerate(entries):
             queue, length, count, tag = entry.queue, entry.length, entry.count, entry.tag
@@ -119,16 +122,19 @@ class Appender:
                 table.next_row = row + 1
                 table.next_offset = offset + count
                 table.live_bytes += length
+            producer, sequence = entry.producer, entry.sequence
+            if producer and sequence >= 0:
+                numbered.append(entry)
             facts = pack_facts(
                 crc32c(view[payload_at:behind]), length, queue, count, row, offset, now_ms, synced,
-                entry.producer, entry.sequence, entry.encoding, flags, tag,
+                producer, sequence, entry.encoding, flags, tag,
             )  # fmt: skip
             pack_header(view, at, MAGIC, crc32c(facts, (seed + at) & SEED_MASK), facts)
             at = behind
             payload_bytes += length
         written.append((base, payload_bytes))
         log.write(view[:at])
-        return written
+        return written, numbered
 
     def _make_room(self, need: int, now_ms: int) -> memoryview:
         """A segment and a buffer with room for one entry of `need` bytes."""
@@ -138,21 +144,23 @@ class Appender:
             self._view = memoryview(bytearray(need))
         return self._view
 
-    def _reveal(self, entries: Sequence[Entry], touched: list[Mark]) -> None:
+    def _reveal(self, touched: list[Mark]) -> None:
         """Let what was appended be seen: at once, or when it is durable."""
         hidden: list[Shown] = []
+        last_ms = self.last_ms
         for table, _, _, _ in touched:
-            if table.durability is Durability.SYNC:
+            table.last_ms = last_ms
+            if table.durability is _SYNC:
                 hidden.append((table, table.next_row, table.next_offset))
             else:
-                table.show(table.next_row, table.next_offset)
-            table.last_ms = self.last_ms
+                table.visible_row, table.visible_offset = table.next_row, table.next_offset
         self.ack_position = self._log.end if hidden else 0
         if hidden:
             self._commits.hide(self._log.end, hidden)
-        for entry in entries:
-            if entry.producer and entry.sequence >= 0:
-                self._tables[entry.queue].remember(entry.producer, entry.sequence, self._producers_max)
+
+    def _remember(self, numbered: list[Entry]) -> None:
+        for entry in numbered:
+            self._tables[entry.queue].remember(entry.producer, entry.sequence, self._producers_max)
 
 
 def _group_flags(entries: int) -> list[int]:

@@ -10,12 +10,16 @@ never becomes a path. A file's size is set with `truncate` before it is mapped; 
 Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`lock.py`).
 """
 
+import ctypes
 import mmap
 import os
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux only: elsewhere every cold read goes to a worker thread
+_mincore = getattr(ctypes.CDLL(None), "mincore", None)
 _datasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -52,6 +56,10 @@ class File(Protocol):
 
     def map(self, writable: bool) -> memoryview:
         """The whole file as memory. Writable mappings reach the medium by `sync`."""
+        ...
+
+    def is_resident(self, mapping: memoryview, at: int, length: int) -> bool:
+        """Whether a part of a mapping of this file is in memory, so that reading it does not wait for the disk."""
         ...
 
     def close(self) -> None: ...
@@ -154,6 +162,18 @@ class LocalFile:
     def map(self, writable: bool) -> memoryview:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         return memoryview(mmap.mmap(self._descriptor, 0, access=access))
+
+    def is_resident(self, mapping: memoryview, at: int, length: int) -> bool:
+        if _mincore is None or length <= 0:
+            return False
+        first = at - at % mmap.PAGESIZE
+        pages = -(-(at + length - first) // mmap.PAGESIZE)
+        flags = np.zeros(pages, dtype=np.uint8)
+        address = np.frombuffer(mapping, dtype=np.uint8, count=1).ctypes.data + first
+        failed = _mincore(
+            ctypes.c_void_p(address), ctypes.c_size_t(at + length - first), ctypes.c_void_p(flags.ctypes.data)
+        )
+        return not failed and bool((flags & 1).all())
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -3,9 +3,10 @@
 Two steps, so that the event loop never waits for a disk: `Reader.plan` decides which rows (in the loop), `Plan.load`
 fetches them, either only what is in memory (in the loop) or whatever it takes (in a worker thread).
 
-The end of the log was written a moment ago and is served as slices of the mapping. Anything older is read with a flag
-that says "only from memory"; neighbours in the log are read together. What was on the disk before this process started
-is checked against its checksum the first time it is served; what does not pass is left out, reported, and never served.
+The end of the log was written a moment ago and is served as slices of the mapping; so is anything older that the system
+says is in memory. The rest is read in a worker thread, neighbours in the log together. What was on the disk before this
+process started is checked against its checksum the first time it is served; what does not pass is left out, reported,
+and never served.
 """
 
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from penstock.store.rowfiles import LOST, Rows
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
+_SPAN_BYTES_MAX = 128 << 20
 
 
 class Damage(NamedTuple):
@@ -65,23 +67,29 @@ class Reader:
         return Plan(self, table, first, rows)
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
-        hot_from = max(self.trusted_from, self._log.end - self._hot_bytes)
-        positions = plan.rows["position"].tolist()
-        if positions and min(positions) >= hot_from:
-            return plan.batch(self._slices(positions, plan.rows["length"].tolist()))
+        """The common case first: everything lies in one segment, is in memory, and need not be checked."""
+        rows = plan.rows
+        if len(rows):
+            low, high = int(rows["position"].min()), int((rows["position"] + rows["length"]).max())
+            if self._is_easy(plan, low, high):
+                return plan.batch(self._slices(low, rows["position"].tolist(), rows["length"].tolist()))
         return _Cold(self, self._log, plan).load(wait)
 
-    def _slices(self, positions: list[int], lengths: list[int]) -> list[memoryview]:
-        size = self._log.segments.segment_bytes
-        first, last = positions[0] // size, positions[-1] // size
-        if first == last and min(positions) // size == max(positions) // size:  # nearly always
-            view, base = self._log.segments.get(first).view, first * size
-            return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
-        payloads = []
-        for position, length in zip(positions, lengths, strict=True):
-            segment, place = self._log.segments.at(position)
-            payloads.append(segment.view[place : place + length])
-        return payloads
+    def _is_easy(self, plan: "Plan", low: int, high: int) -> bool:
+        number, place = divmod(low, self._log.segments.segment_bytes)
+        if low < 0 or number != (high - 1) // self._log.segments.segment_bytes:
+            return False
+        if low >= max(self.trusted_from, self._log.end - self._hot_bytes):
+            return True
+        if number not in self._log.segments.numbers or (low < self.trusted_from and not plan.is_proved()):
+            return False
+        segment = self._log.segments.get(number)
+        return segment.file.is_resident(segment.view, place, high - low)
+
+    def _slices(self, low: int, positions: list[int], lengths: list[int]) -> list[memoryview]:
+        number = low // self._log.segments.segment_bytes
+        view, base = self._log.segments.get(number).view, number * self._log.segments.segment_bytes
+        return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
 
 
 def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
@@ -96,18 +104,24 @@ def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
 class Plan:
     """Rows to be fetched: a copy, since tables change while a worker thread reads."""
 
-    __slots__ = ("_reader", "next_offset", "next_row", "numbers", "pinned", "rows", "table")
+    __slots__ = ("_reader", "mapped", "next_offset", "next_row", "numbers", "pinned", "rows", "table")
 
     def __init__(self, reader: Reader, table: QueueTable, first_row: int, rows: Rows) -> None:
         self._reader, self.table, self.rows = reader, table, rows
         self.numbers = np.arange(first_row, first_row + len(rows))
         self.next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else table.visible_offset
         self.next_row = first_row + len(rows)
+        self.mapped: dict[int, memoryview] = {}
         self.pinned: dict[int, File | None] = {}  # they stay readable when the cleaner removes their segments
 
     def only(self, wanted: npt.NDArray[np.bool_]) -> None:
         """Leave out the other rows. Where the plan ends does not change."""
         self.rows, self.numbers = self.rows[wanted], self.numbers[wanted]
+
+    def is_proved(self) -> bool:
+        """Whether all its payloads have passed their checksums since the start."""
+        first, until = int(self.numbers[0]), int(self.numbers[-1]) + 1
+        return bool(self.table.proved(first, until)[self.numbers - first].all())
 
     def load(self, wait: bool) -> Batch | None:
         """The payloads; None when `wait` is false and something is not in memory."""
@@ -131,7 +145,8 @@ class _Cold:
         self._log, self._plan = log, plan
         rows = plan.rows
         if not plan.pinned:  # the first try is made in the loop, so that a worker thread finds them all here
-            plan.pinned = log.segments.pin(set((rows["position"] // log.segments.segment_bytes).tolist()))
+            numbers = set((rows["position"] // log.segments.segment_bytes).tolist())
+            plan.pinned, plan.mapped = log.segments.pin(numbers), log.segments.mapped(numbers)
         here = np.flatnonzero((rows["flags"] & LOST) == 0)
         kept = rows if len(here) == len(rows) else rows[here]
         positions, lengths, leads = kept["position"], kept["length"], kept["lead"]
@@ -183,6 +198,12 @@ class _Cold:
                 keep += [self._index[at] for at in sound]
         return self._plan.batch(payloads, keep, self._damage)
 
+    def _in_memory(self, number: int, low: int, high: int) -> bool:
+        file, view = self._plan.pinned.get(number), self._plan.mapped.get(number)
+        if file is None or view is None or high - low > _SPAN_BYTES_MAX:
+            return False
+        return file.is_resident(view, low, high - low)
+
     def _fetch(self, spans: list[tuple[int, int]], wait: bool) -> "list[memoryview | None] | None":
         """The bytes of each span (position, length), None in place of what is missing; None for all when the disk is
         needed.
@@ -193,6 +214,10 @@ class _Cold:
             if file is None:
                 self._damage += [Damage(position, length, "the segment is missing") for position, length in here]
                 fetched += [None] * len(here)
+                continue
+            if self._in_memory(number, min(here)[0] - base, max(position + length for position, length in here) - base):
+                view = self._plan.mapped[number]
+                fetched += [view[position - base : position - base + length] for position, length in here]
                 continue
             data = file.read_all([(length, position - base) for position, length in here], wait)
             if data is None:

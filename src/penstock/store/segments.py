@@ -92,6 +92,10 @@ class Segments:
         self._forget_oldest()
         return segment
 
+    def mapped(self, numbers: set[int]) -> dict[int, memoryview]:
+        """The mappings of some segments, of those that are there."""
+        return {number: self.get(number).view for number in numbers if number in self.numbers}
+
     def mend_lengths(self) -> None:
         """A power cut may keep a name but not the size, which is set before anything is synced."""
         for number in self.numbers:

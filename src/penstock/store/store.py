@@ -63,6 +63,7 @@ class Store:
         self.checkpoint_position = recovery.position
         self._unwritten: set[int] = set()  # slots that a failed checkpoint should have synced
         self._move: Move | None = None
+        self._to_clean: list[int] | None = None  # what is left of a pass
         self._closed = False
 
     @classmethod
@@ -279,15 +280,21 @@ class Store:
     # --- cleaning and checkpoints -------------------------------------------------------------------------------------
 
     def clean_step(self) -> bool:
-        """One step of the cleaner; False when there is nothing (more) to do."""
+        """One step of the cleaner; False when a pass is over. A pass takes on the segments that are worth it at its
+        beginning, each once: copies may come to lie in a segment that is worth cleaning again, and there would be no
+        end to it.
+        """
         if self._log.read_only_because is not None:
             return False
         if self._move is None:
-            numbers = worth_cleaning(self._accounts, self._segments, self._config.clean_live_share_max)
-            if not numbers:
+            if self._to_clean is None:
+                self._to_clean = worth_cleaning(self._accounts, self._segments, self._config.clean_live_share_max)
+            number = next((number for number in self._to_clean if number in self._segments.numbers[:-1]), None)
+            if number is None:
+                self._to_clean = None
                 return False
-            self._move = Move(self._log, self._tables, self._accounts, numbers[0])
-        end = self._log.end
+            self._to_clean.remove(number)
+            self._move = Move(self._log, self._tables, self._accounts, number)
         try:
             more = self._move.step(self._config.clean_step_bytes, self._appender.last_ms, self._commits.durable)
         except OSError as error:
@@ -296,7 +303,7 @@ class Store:
             raise self._log.refusal(error) from error
         if not more:
             self._move = None
-        return more or self._log.end > end
+        return True
 
     def clean(self) -> None:
         """All that the cleaner finds to do, and the space it gives back."""

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from penstock.model import Durability, Spans
 from penstock.store.rowfiles import LOST, NOWHERE, ROW, ROW_BYTES, ROW_DTYPE, UNSURE, RowFiles, Rows
 
-STRETCH_ROWS = 85  # about a page: reserved on the disk at a time
+STRETCH_ROWS = 85  # about a page: what is reserved on the disk for a queue's first rows
 
 Mark = tuple["QueueTable", int, int, int]
 
@@ -115,7 +115,9 @@ class QueueTable:
             self._begin_piece(base, time_ms)
         self.tail, start = self._files.place(self.slots[-1])
         self.tail_at = start + inside * ROW_BYTES
-        room = min(STRETCH_ROWS, self._files.piece_rows - inside)
+        room = self._files.piece_rows - inside
+        if self.next_row < STRETCH_ROWS:  # most queues of ten thousand stay small
+            room = min(room, STRETCH_ROWS)
         self._files.reserve(self.slots[-1], inside, room)
         self.tail_end = self.tail_at + room * ROW_BYTES
         return self.tail_at

@@ -68,6 +68,9 @@ class FaultyFile:
             _refuse(self._begin("read"))
             return bytes(memoryview(self._inode.content)[at : at + length])
 
+    def is_resident(self, mapping: memoryview, at: int, length: int) -> bool:
+        return not self._disk.cold
+
     def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
         if self._disk.cold and not wait:
             return None
