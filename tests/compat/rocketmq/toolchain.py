@@ -1,0 +1,162 @@
+"""The programs that drive the real clients: what they need of this machine, and their building.
+
+A driver is built once into build/compat and found there again by the hash of its sources; `python -m
+tests.compat.rocketmq.toolchain` builds them all and says how it goes. A tool that is not there raises `Missing` with a
+sentence; a build that fails raises `BuildFailed` with the tool's own words.
+
+Packages come through the ordinary clients (mvn, go, npm) from wherever those are set up to look.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+BUILDS = ROOT / "build" / "compat"
+
+CLIENT_4 = "4.9.8"
+CLIENT_5 = "5.5.0"
+BROKER_5 = "5.5.0"
+
+# Short-lived processes on few cores: no second compiler, no collector threads.
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+
+Build = Callable[[Path, Path], None]
+Say = Callable[[str], None]
+
+
+class Missing(Exception):
+    """A tool is not on this machine; says which, and what it is for."""
+
+
+class BuildFailed(Exception):
+    """A driver could not be built; ends with what the tool said."""
+
+
+def quiet(_: str) -> None:
+    """Nobody is told."""
+
+
+def tool(name: str, why: str) -> str:
+    """The path of a tool."""
+    found = shutil.which(name)
+    if not found:
+        raise Missing(f"{name} is not on the path: {why}")
+    return found
+
+
+def built(name: str, source: Path, build: Build, say: Say = quiet) -> Path:
+    """The folder of a finished build of these sources; built now if there is none."""
+    folder = BUILDS / f"{name}-{_fingerprint(source)}"
+    complete = folder / ".complete"
+    if complete.exists():
+        return folder
+    say(f"building {name} (the first time takes a minute: its packages are fetched)")
+    for older in BUILDS.glob(f"{name}-*"):
+        shutil.rmtree(older)
+    folder.mkdir(parents=True)
+    build(source, folder)
+    complete.touch()
+    return folder
+
+
+def _fingerprint(source: Path) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for file in sorted(_files(source)):
+        digest.update(f"{file.relative_to(source)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _files(source: Path) -> Iterator[Path]:
+    return (file for file in source.rglob("*") if file.is_file())
+
+
+def _run(command: list[str], folder: Path) -> None:
+    quietly = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, **quietly, check=False)
+    if done.returncode:
+        raise BuildFailed(f"{' '.join(command)} in {folder} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def java() -> str:
+    return tool("java", "the Java client needs Java 17 or newer")
+
+
+def _maven(source: Path, folder: Path, version: str, *goals: str) -> None:
+    java()
+    mvn = tool("mvn", "the Java client comes through Maven")
+    places = [f"-Dbuild.folder={folder}", f"-Dmdep.outputFile={folder / 'classpath'}"]
+    settings = [f"-Drocketmq.version={version}", *places]
+    _run([mvn, "-B", "-q", "-f", str(source / "pom.xml"), *settings, *goals, "dependency:build-classpath"], folder)
+
+
+def java_driver(version: str, say: Say = quiet) -> list[str]:
+    """The command that starts the Java driver with a client version; flags of the JVM go behind its first word."""
+
+    def build(source: Path, folder: Path) -> None:
+        _maven(source, folder, version, "compile")
+
+    folder = built(f"rocketmq-java-{version}", HERE / "java", build, say)
+    classpath = f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
+    home = f"-Drocketmq.home.dir={HERE / 'java' / 'home'}"
+    return [java(), *JVM_FLAGS, home, "-cp", classpath, "penstock.compat.Driver"]
+
+
+def peer_classpath(version: str, say: Say = quiet) -> str:
+    """Where Java finds a real name server and broker."""
+
+    def build(source: Path, folder: Path) -> None:
+        _maven(source, folder, version)
+
+    return (built(f"rocketmq-peer-{version}", HERE / "peer", build, say) / "classpath").read_text().strip()
+
+
+def go_driver(say: Say = quiet) -> list[str]:
+    """The command that starts the Go driver."""
+
+    def build(source: Path, folder: Path) -> None:
+        go = tool("go", "the Go client is compiled with it")
+        _run([go, "build", "-mod=readonly", "-trimpath", "-o", str(folder / "driver"), "."], source)
+
+    return [str(built("rocketmq-go", HERE / "go", build, say) / "driver")]
+
+
+def node_driver(say: Say = quiet) -> list[str]:
+    """The command that starts the Node driver."""
+    node = tool("node", "the Node client runs on it")
+
+    def build(source: Path, folder: Path) -> None:
+        npm = tool("npm", "the Node client comes through it")
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
+        _run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+    return [node, str(built("rocketmq-node", HERE / "node", build, say) / "driver.js")]
+
+
+DRIVERS: dict[str, Callable[[Say], list[str]]] = {
+    "java-4": lambda say: java_driver(CLIENT_4, say),
+    "java-5": lambda say: java_driver(CLIENT_5, say),
+    "go": go_driver,
+    "node": node_driver,
+}
+
+
+def main() -> int:
+    failed = 0
+    for name, driver in DRIVERS.items():
+        try:
+            driver(lambda words: print(words, flush=True))  # noqa: T201
+            print(f"{name}: ready")  # noqa: T201
+        except (Missing, BuildFailed) as reason:
+            failed += 1
+            print(f"{name}: {reason}", file=sys.stderr)  # noqa: T201
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
