@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from penstock.core.events import Event
 from penstock.testing.server import Running, serving
 from penstock.wire.rocketmq.codes import Flag, PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
@@ -126,3 +127,11 @@ async def connect(penstock: Running):
 @pytest.fixture
 async def client(connect) -> Client:
     return await connect()
+
+
+@pytest.fixture
+def told(penstock: Running) -> list[Event]:
+    """Every event, in order."""
+    heard: list[Event] = []
+    penstock.server.broker.bus.listen(heard.append)
+    return heard

@@ -13,14 +13,6 @@ GROUP = "readers"
 
 
 @pytest.fixture
-def told(penstock):
-    """Every event, in order."""
-    heard: list[events.Event] = []
-    penstock.server.broker.bus.listen(heard.append)
-    return heard
-
-
-@pytest.fixture
 async def orders(client):
     for queue in range(4):
         await client.send("orders", b"in queue %d" % queue, queue=queue)

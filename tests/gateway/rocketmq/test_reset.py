@@ -13,13 +13,6 @@ LATER = 4_000_000_000_000
 
 
 @pytest.fixture
-def told(penstock):
-    heard: list[events.Event] = []
-    penstock.server.broker.bus.listen(heard.append)
-    return heard
-
-
-@pytest.fixture
 async def orders(client):
     """Two queues in use, with ten messages each, of a topic with four."""
     for number in range(10):

@@ -72,13 +72,14 @@ final class Push {
         }
         Listener listener = new Listener(options);
         if (options.has("orderly")) {
-            consumer.registerMessageListener((MessageListenerOrderly) listener);
+            consumer.registerMessageListener((MessageListenerOrderly) listener::orderly);
         } else {
-            consumer.registerMessageListener((MessageListenerConcurrently) listener);
+            consumer.registerMessageListener((MessageListenerConcurrently) listener::concurrently);
         }
     }
 
-    private static final class Listener implements MessageListenerConcurrently, MessageListenerOrderly {
+    /** Not a listener by type: the client looks at the type, and takes one that is both for an orderly one. */
+    private static final class Listener {
         private static final long SUSPEND_MS = 100;
         private final int failTimes;
         private final int retryLevel;
@@ -88,15 +89,13 @@ final class Push {
             retryLevel = options.number("retry-level", 0);
         }
 
-        @Override
-        public ConsumeConcurrentlyStatus consumeMessage(List<MessageExt> messages, ConsumeConcurrentlyContext context) {
+        ConsumeConcurrentlyStatus concurrently(List<MessageExt> messages, ConsumeConcurrentlyContext context) {
             context.setDelayLevelWhenNextConsume(retryLevel);
             return accepted(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
                 : ConsumeConcurrentlyStatus.RECONSUME_LATER;
         }
 
-        @Override
-        public ConsumeOrderlyStatus consumeMessage(List<MessageExt> messages, ConsumeOrderlyContext context) {
+        ConsumeOrderlyStatus orderly(List<MessageExt> messages, ConsumeOrderlyContext context) {
             context.setSuspendCurrentQueueTimeMillis(SUSPEND_MS);
             return accepted(messages) ? ConsumeOrderlyStatus.SUCCESS
                 : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
