@@ -2,6 +2,8 @@
 
 from penstock.store.progress import Progress
 
+__all__ = ["Offsets", "Progress"]
+
 KIND = "offset"
 
 

@@ -39,7 +39,7 @@ def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: boo
         members,
         Retry(topics, broker.fetcher, broker.publisher),
         Reset(topics, broker.fetcher, groups, offsets, resets),
-        Admin(topics, broker.fetcher, groups, offsets, members),
+        Admin(topics, broker.fetcher, groups, offsets, members, broker.progress, clock.now_ms()),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
 

@@ -8,14 +8,14 @@ import msgspec
 from penstock import __version__
 from penstock.core.fetch import Fetcher
 from penstock.core.groups import Group, Groups
-from penstock.core.offsets import Offsets
+from penstock.core.offsets import Offsets, Progress
 from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.house import BROKER, CLUSTER
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.produce import check_rocketmq_name
-from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq.bodies import QueueName, with_table
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -26,6 +26,10 @@ RUNTIME_ZEROS = """sendThreadPoolQueueSize pullThreadPoolQueueSize sendThreadPoo
 pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills earliestMessageTimeStamp commitLogDiskRatio
 msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgGetTotalYesterdayMorning msgGetTotalTodayMorning
 msgGetTotalTodayNow"""  # what the tools want to see in the runtime info, and this broker has no use for
+
+
+GROUPS = "group"  # the kind under which settings of groups are kept
+RELAY_TIMEOUT_MS = 8_000
 
 
 class _OfTopic(msgspec.Struct):
@@ -52,19 +56,32 @@ class _ById(msgspec.Struct):
     offset: int
 
 
+class _OfConsumer(msgspec.Struct):
+    consumerGroup: str  # noqa: N815
+    clientId: str  # noqa: N815
+
+
+class _Settings(msgspec.Struct):
+    groupName: str  # noqa: N815
+
+
 class _OfGroup(msgspec.Struct):
     groupName: str  # noqa: N815
 
 
 class Admin:
-    def __init__(self, topics: Topics, fetcher: Fetcher, groups: Groups, offsets: Offsets, members: Members) -> None:
-        self._topics, self._fetcher, self._groups, self._offsets, self._members = (
-            topics,
-            fetcher,
-            groups,
-            offsets,
-            members,
-        )
+    def __init__(
+        self,
+        topics: Topics,
+        fetcher: Fetcher,
+        groups: Groups,
+        offsets: Offsets,
+        members: Members,
+        progress: Progress,
+        boot_ms: int,
+    ) -> None:
+        self._topics, self._fetcher, self._groups = topics, fetcher, groups
+        self._offsets, self._members, self._progress, self._boot_ms = offsets, members, progress, boot_ms
         self._busy: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -73,7 +90,9 @@ class Admin:
             RequestCode.UPDATE_AND_CREATE_TOPIC: Route(self.update_topic, admin),
             RequestCode.DELETE_TOPIC_IN_BROKER: Route(self.delete_topic, admin),
             RequestCode.DELETE_TOPIC_IN_NAMESRV: Route(self.nothing_to_do, admin),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Route(self.update_group, admin, ""),
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Route(self.delete_group, admin, "groupName"),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(self.running_info, monitor, "consumerGroup"),
             RequestCode.GET_ALL_TOPIC_CONFIG: Route(self.all_topics, monitor, ""),
             RequestCode.GET_TOPIC_CONFIG: Route(self.one_topic, monitor),
             RequestCode.GET_TOPIC_STATS_INFO: Route(self.topic_stats, monitor),
@@ -190,9 +209,37 @@ class Admin:
         }
         return QueueName(BROKER, index, topic.name), stats
 
-    def delete_group(self, frame: Frame, connection: Connection) -> None:
-        self._offsets.forget_group(ext_as(_OfGroup, frame).groupName)
+    def update_group(self, frame: Frame, connection: Connection) -> None:
+        """Kept as it was said."""
+        self._progress.put(GROUPS, body_as(_Settings, frame).groupName, bytes(frame.body))
         connection.reply(frame, ResponseCode.SUCCESS)
+
+    def delete_group(self, frame: Frame, connection: Connection) -> None:
+        name = ext_as(_OfGroup, frame).groupName
+        self._progress.put(GROUPS, name, None)
+        self._offsets.forget_group(name)
+        connection.reply(frame, ResponseCode.SUCCESS)
+
+    def running_info(self, frame: Frame, connection: Connection) -> None:
+        """What a consumer says of itself, passed on byte for byte."""
+        asked = ext_as(_OfConsumer, frame)
+        group = self._groups.find(asked.consumerGroup)
+        for line, member in group.members.items() if group else ():
+            if member.client_id == asked.clientId and isinstance(line, Connection):
+                self._later(frame, connection, self._asked(line, frame))
+                return
+        why = f"no consumer {asked.clientId!r} of group {asked.consumerGroup!r} is connected"
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, why)
+
+    async def _asked(self, line: Connection, frame: Frame) -> bytes:
+        try:
+            answer = await line.ask(frame.code, frame.ext, timeout_ms=RELAY_TIMEOUT_MS)
+        except (TimeoutError, ConnectionError):
+            why = f"{line.address} did not answer in {RELAY_TIMEOUT_MS // 1000} seconds"
+            raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, why) from None
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{line.address} answered {answer.code}: {answer.remark}")
+        return bytes(answer.body)
 
     def consumers(self, frame: Frame, connection: Connection) -> None:
         name = ext_as(_OfConsumers, frame).consumerGroup
@@ -224,6 +271,7 @@ class Admin:
         published = sum(self._fetcher.bounds(queue).max_offset for topic in self._topics for queue in topic.queues)
         table = dict.fromkeys(RUNTIME_ZEROS.split(), "0")
         table |= {"brokerVersionDesc": f"penstock {__version__}", "brokerVersion": "409", "putTps": "0.0 0.0 0.0"}
+        table["bootTimestamp"] = str(self._boot_ms)
         table |= {"getTransferedTps": "0.0 0.0 0.0", "msgPutTotalTodayNow": str(published)}
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"table": table}))
 
