@@ -47,14 +47,21 @@ def test_a_refused_message_comes_again(client, use, new_topic, group):
     assert {line["msgId"] for line in again} == {line["msgId"] for line in first}
 
 
-@RETRYING
-@pytest.mark.parametrize("order", ["concurrently", "orderly"])
+@pytest.mark.parametrize(
+    ("client", "order"),
+    [  # the Go client tries orderly messages without end
+        (JAVA_4, "concurrently"),
+        (JAVA_4, "orderly"),
+        (JAVA_5_BINARY, "concurrently"),
+        (JAVA_5_BINARY, "orderly"),
+        (GO, "concurrently"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_a_message_refused_too_often_is_a_dead_letter(client, order, use, new_topic, group, name, admin):
     topic = new_topic()
     make_known(use, topic, group)
     use(GO).produce(topic, 2)
-    if order == "orderly" and client is GO:
-        pytest.skip("the Go client tries orderly messages without end")
     flags = ("--fail-times", "99", "--retry-level", "1", "--max-reconsume", "1", f"--{order}")
     with use(client).push(topic, group, *flags) as consumer:
         got = consumer.take(4)

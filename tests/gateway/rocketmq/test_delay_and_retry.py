@@ -106,6 +106,17 @@ async def test_after_too_many_tries_it_is_a_dead_letter(world):
     assert await world.bodies("%DLQ%readers") == [b"hopeless"]
 
 
+async def test_a_client_that_retries_by_itself_too_often_fills_the_dead_letters(world):
+    """What orderly consumers do: a plain send to the retry topic, with a delay."""
+    tried = {"properties": DELAY.format(4), "j": 2, "l": 2}
+    assert (await world.client.send("%RETRY%readers", b"hopeless", **tried)).code == 0
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+    await world.client.send("%RETRY%readers", b"hopeful", properties=DELAY.format(4), j=1, l=2)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+    await world.after(30_000)
+    assert await world.bodies("%RETRY%readers") == [b"hopeful"]
+
+
 async def test_a_negative_level_is_a_dead_letter_at_once(world):
     await world.client.send("orders", b"hopeless")
     (message,) = await world.client.messages("orders")

@@ -8,13 +8,12 @@ from penstock.core.resets import Resets
 from penstock.core.topics import Topics, TopicSettings
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.house import BROKER
-from penstock.gateway.rocketmq.produce import check_rocketmq_name, java_hash
+from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name, java_hash
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 
-RETRY_PREFIX = "%RETRY%"
 LOCK_EXPIRY_MS = 60_000
 
 

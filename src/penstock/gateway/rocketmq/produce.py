@@ -36,6 +36,8 @@ from penstock.wire.rocketmq.record import (
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
 _NOT_YET = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+RETRIES_MAX = 16
 _DELAY = f"{props.DELAY}{props.NAME_END}"
 NO_SEND = frozenset(
     (
@@ -69,12 +71,14 @@ class Send(msgspec.Struct, gc=False):
     flag: int = 0
     properties: str = ""
     reconsumeTimes: int = 0  # noqa: N815
+    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
     batch: bool = False
 
 
 class SendV2(msgspec.Struct, gc=False, rename={
     "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e", "sysFlag": "f",
-    "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j", "batch": "m",
+    "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j",
+    "maxReconsumeTimes": "l", "batch": "m",
 }):  # fmt: skip
     """The same by their one-letter names (codes 310 and 320). Written out: a rename does not reach inherited fields,
     and turning the names of every send into the long ones would cost as much as decoding them.
@@ -89,6 +93,7 @@ class SendV2(msgspec.Struct, gc=False, rename={
     flag: int = 0
     properties: str = ""
     reconsumeTimes: int = 0  # noqa: N815
+    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
     batch: bool = False
 
 
@@ -133,6 +138,8 @@ class Produce:
     def _entry(self, frame: Frame, connection: Connection, store_host: bytes) -> tuple[Record | RecordRun, int]:
         """What to store, and the index of the queue that was asked for."""
         asked = ext_as(Send, frame) if frame.code == RequestCode.SEND_MESSAGE else ext_as(SendV2, frame)
+        if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
+            _bury(asked)
         topic = self._topic(asked)
         index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
         if index >= topic.queue_count:
@@ -195,10 +202,21 @@ class Produce:
 
     def _created(self, asked: Send | SendV2) -> Topic:
         check_rocketmq_name(asked.topic)
+        if asked.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            return self._topics.create_now(asked.topic, TopicSettings(write_queues=1))
         if not self._auto_create or asked.defaultTopic != DEFAULT_TOPIC:
             raise TopicNotFound(asked.topic)
         queues = max(1, min(asked.defaultTopicQueueNums, DEFAULT_TOPIC_QUEUES))
         return self._topics.create_now(asked.topic, TopicSettings(write_queues=queues))
+
+
+def _bury(asked: Send | SendV2) -> None:
+    """What a client sends to a retry topic by itself, too often tried, goes to the dead letters, and at once."""
+    if asked.reconsumeTimes >= asked.maxReconsumeTimes:
+        asked.topic, asked.queueId = DLQ_PREFIX + asked.topic.removeprefix(RETRY_PREFIX), 0
+        kept = props.parse(asked.properties)
+        kept.pop(props.DELAY, None)
+        asked.properties = props.build(kept)
 
 
 def check_rocketmq_name(name: str) -> None:

@@ -13,8 +13,7 @@ from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
-from penstock.gateway.rocketmq.members import RETRY_PREFIX
-from penstock.gateway.rocketmq.produce import check_rocketmq_name
+from penstock.gateway.rocketmq.produce import DLQ_PREFIX, RETRIES_MAX, RETRY_PREFIX, check_rocketmq_name
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq import properties as props
@@ -22,8 +21,6 @@ from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.record import Message, Record, from_physical, message_id, message_in
 
-DLQ_PREFIX = "%DLQ%"
-RETRIES_MAX = 16
 FIRST_LEVEL = 3  # the first retry comes after ten seconds
 RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 
