@@ -42,7 +42,7 @@ test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 	@$(PY) -m pytest $(TESTS)
 
 interop: $(STAMP) ## the real clients of RocketMQ against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
-	@$(PY) -m pytest -m interop tests/compat
+	@$(PY) -m pytest -m interop tests/compat $(AGAIN)
 
 serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 	@exec $(VENV)/bin/penstock serve --data data

@@ -24,16 +24,22 @@ def test_a_delayed_message_comes_when_it_is_due(client, use, new_topic, group):
     assert not consumer.rest
 
 
-def make_known(use, topic, group):
+def make_known(use, admin, topic, group):
     """The first heartbeat of a group makes its retry topic; the client that sent it may see that only 30 s later."""
     with use(GO).push(topic, group):
-        pass
+        wait_for_route(admin, f"%RETRY%{group}")
+
+
+def wait_for_route(admin, topic):
+    deadline = time.monotonic() + WAIT_S
+    while "CODE: 17" in admin("topicRoute", "-t", topic):
+        assert time.monotonic() < deadline, f"there is no {topic}"
 
 
 @RETRYING
-def test_a_refused_message_comes_again(client, use, new_topic, group):
+def test_a_refused_message_comes_again(client, use, new_topic, group, admin):
     topic = new_topic()
-    make_known(use, topic, group)
+    make_known(use, admin, topic, group)
     use(GO).produce(topic, 3, "--keys", "--tags", "red")
     with use(client).push(topic, group, "--fail-times", "1", "--retry-level", "1") as consumer:
         got = consumer.take(6)
@@ -60,24 +66,17 @@ def test_a_refused_message_comes_again(client, use, new_topic, group):
 )
 def test_a_message_refused_too_often_is_a_dead_letter(client, order, use, new_topic, group, name, admin):
     topic = new_topic()
-    make_known(use, topic, group)
+    make_known(use, admin, topic, group)
     use(GO).produce(topic, 2)
     flags = ("--fail-times", "99", "--retry-level", "1", "--max-reconsume", "1", f"--{order}")
     with use(client).push(topic, group, *flags) as consumer:
         got = consumer.take(4)
-        wait_for_route(admin, f"%DLQ%{group}")
+        wait_for_route(admin, f"%DLQ%{group}")  # it is made by its first message
         with use(JAVA_5).push(f"%DLQ%{group}", name("undertaker")) as undertaker:
             dead = undertaker.take(2)
     assert sorted(line["reconsumeTimes"] for line in got) == [0, 0, 1, 1]
     assert sorted(line["body"] for line in dead) == bodies("m", 2)
     assert not consumer.rest
-
-
-def wait_for_route(admin, topic):
-    """A dead letter topic is made by its first message; a consumer that came before would look for it every 30 s."""
-    deadline = time.monotonic() + WAIT_S
-    while "CODE: 17" in admin("topicRoute", "-t", topic):
-        assert time.monotonic() < deadline, f"there is no {topic}"
 
 
 @pytest.mark.parametrize("client", [JAVA_4, JAVA_5_BINARY, GO], ids=lambda client: client.name)

@@ -84,6 +84,7 @@ func sendOneway(sender rocketmq.Producer, messages []*primitive.Message, _ optio
 		}
 		line{"number": number, "status": "ONEWAY"}.print()
 	}
+	time.Sleep(time.Second) // the client writes these aside and tells nobody when; what is not out by shutdown is lost
 	return nil
 }
 
