@@ -12,19 +12,17 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import secrets
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tests.compat.rocketmq import toolchain
-from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, WAIT_S, Client, MqAdmin, Runner
+from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, Client, MqAdmin, Runner
 from tests.compat.rocketmq.peer import real_rocketmq
 
 HERE = Path(__file__).parent
@@ -72,7 +70,7 @@ def drivers_of(item: pytest.Item) -> Iterator[str]:
     for value in parameters.params.values() if parameters else ():
         if isinstance(value, Client):
             yield value.driver
-    for fixture in ("admin", "mqadmin", "new_topic", "settled"):
+    for fixture in ("admin", "mqadmin", "new_topic"):
         if fixture in getattr(item, "fixturenames", ()):
             yield JAVA_5.driver
 
@@ -194,18 +192,3 @@ def new_topic(admin: MqAdmin, name: Callable[[str], str]) -> Callable[..., str]:
 def topic_of(topic: str, request: pytest.FixtureRequest) -> Callable[[Client], str]:
     """A topic that this client can send to: made before for one that cannot make it."""
     return lambda client: topic if client.creates_topics else request.getfixturevalue("new_topic")()
-
-
-@pytest.fixture
-def settled(admin: MqAdmin) -> Callable[[str], None]:
-    """settled(group) waits until the broker has the offsets of a group that has consumed everything.
-
-    A client that shuts down sends them and does not wait for an answer.
-    """
-
-    def wait(group: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not re.search(r"Diff Total: 0\b", printed := admin("consumerProgress", "-g", group)):
-            assert time.monotonic() < deadline, printed
-
-    return wait

@@ -72,12 +72,11 @@ def test_delete_topic(mqadmin, new_topic):
     assert topic not in mqadmin("topicList").split()
 
 
-def test_consumer_progress(mqadmin, use, new_topic, group, settled):
+def test_consumer_progress(mqadmin, use, new_topic, group):
     topic = new_topic()
     use(GO).produce(topic, 8)
     with use(GO).push(topic, group) as consumer:
         consumer.take(8)
-    settled(group)
     use(GO).produce(topic, 4)
     printed = mqadmin("consumerProgress", "-g", group)
     table = [row for row in rows(printed) if row[0] == topic]
@@ -158,12 +157,11 @@ def test_send_and_consume_by_hand(mqadmin, new_topic):
     assert re.findall(r"BODY: (\S+)", printed) == ["by-hand"]
 
 
-def test_stats_of_all(mqadmin, use, new_topic, group, settled):
+def test_stats_of_all(mqadmin, use, new_topic, group):
     topic = new_topic()
     use(GO).produce(topic, 4)
     with use(GO).push(topic, group) as consumer:
         consumer.take(4)
-    settled(group)
     table = [row for row in rows(mqadmin("statsAll", "-t", topic)) if row[0] == topic]
     assert [row[1:3] for row in table] == [[group, "0"]]
 
@@ -192,12 +190,11 @@ def test_skip_what_has_piled_up(mqadmin, use, new_topic, group):
     assert not consumer.rest
 
 
-def test_offsets_are_cloned_to_another_group(mqadmin, use, new_topic, group, settled):
+def test_offsets_are_cloned_to_another_group(mqadmin, use, new_topic, group):
     topic, other = new_topic(), f"{group}-other"
     use(GO).produce(topic, 8)
     with use(GO).push(topic, group) as consumer:
         consumer.take(8)
-    settled(group)
     mqadmin("updateSubGroup", "-c", "DefaultCluster", "-g", other)
     assert "success" in mqadmin("cloneGroupOffset", "-s", group, "-d", other, "-t", topic, "-o", "true")
     use(GO).produce(topic, 4, "--label", "after")

@@ -89,7 +89,7 @@ def test_broadcasting_gives_everything_to_both(one, other, use, new_topic, group
 
 
 @EACH
-def test_a_group_goes_on_where_it_stopped(client, use, new_topic, group, settled):
+def test_a_group_goes_on_where_it_stopped(client, use, new_topic, group):
     topic = new_topic()
     for label in ("before", "while"):
         use(GO).produce(topic, 16, "--label", label)
@@ -97,16 +97,14 @@ def test_a_group_goes_on_where_it_stopped(client, use, new_topic, group, settled
             got = consumer.take(16)
         assert sorted(line["body"] for line in got) == sorted(bodies(label, 16))
         assert not consumer.rest
-        settled(group)
 
 
 @EACH
-def test_another_client_goes_on_where_a_group_stopped(client, use, new_topic, group, settled):
+def test_another_client_goes_on_where_a_group_stopped(client, use, new_topic, group):
     topic = new_topic()
     use(GO).produce(topic, 16, "--label", "before")
     with use(client).push(topic, group) as consumer:
         consumer.take(16)
-    settled(group)
     use(GO).produce(topic, 4, "--label", "after")
     with use(GO).push(topic, group) as consumer:
         assert sorted(line["body"] for line in consumer.take(4)) == bodies("after", 4)
