@@ -73,7 +73,7 @@ class Model:
         kept = [row for row in self.visible if row.end > offset]
         gone = self.shown - len(kept)
         self.rows, self.shown = self.rows[gone:], self.shown - gone
-        self.min_offset = kept[0].offset if kept else max(offset, self.min_offset)
+        self.min_offset = kept[0].offset if kept else self._hidden_from()
 
 
 class StoreAgainstLists(RuleBasedStateMachine):

@@ -173,6 +173,30 @@ def test_rows_lost_to_damage_keep_their_numbers_and_offsets():
     assert table.live_bytes == 30
 
 
+@pytest.mark.parametrize(("offset", "keeps", "begins"), [(0, 0, 0), (1, 11, 6), (5, 11, 6), (6, 11, 6), (7, 12, 7)])
+def test_a_trim_that_ends_among_lost_rows_takes_them_all(offset: int, keeps: int, begins: int):
+    """The first rows are lost, more than a piece of them. Asked to forget what is below an offset in the hole, the
+    table begins behind the hole: its minimum is never below what was asked for.
+    """
+    table = Listed().table
+    table.skip_to(2 * PIECE_ROWS + 3, 6, 4)
+    for base in (6, 7, 8):
+        table.add(1_000, 10, base, 1, 4, 0, 80)
+    table.settle()
+    table.show(table.next_row, table.next_offset)
+    table.trim(table.row_to_keep(offset))
+    assert (table.min_row, table.min_offset) == (keeps, begins)
+
+
+def test_a_trim_of_a_queue_with_nothing_but_lost_rows_leaves_it_empty():
+    table = Listed().table
+    table.skip_to(3, 6, 4)
+    table.settle()
+    table.show(table.next_row, table.next_offset)
+    table.trim(table.row_to_keep(2))
+    assert (table.min_row, table.min_offset, table.next_offset) == (3, 6, 6)
+
+
 def test_a_copy_that_turns_up_later_takes_the_place_of_a_lost_row():
     listed = Listed()
     table = listed.table

@@ -264,7 +264,7 @@ class Store:
         rows: list[tuple[QueueTable, int]] = []
         for queue, offset in offsets.items():
             table = self.table(queue)
-            row = table.row_at_offset(min(offset, table.visible_offset))
+            row = table.row_to_keep(min(offset, table.visible_offset))
             if row > table.min_row:
                 rows.append((table, row))
                 facts[queue_key(queue)] = pack_queue(QueueFact(table.durability, row, table.offset_of(row)))

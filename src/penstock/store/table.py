@@ -228,6 +228,19 @@ class QueueTable:
     def is_lost(self, row: int) -> bool:
         return bool(self.rows(row, row + 1)["flags"][0] & LOST)
 
+    def row_to_keep(self, offset: int) -> int:
+        """The first row that a trim up to an offset keeps. A trim that ends among lost rows takes them all: the minimum
+        never stays below what was asked for.
+        """
+        row = self.row_at_offset(offset)
+        if offset <= self.min_offset:
+            return row
+        for first, until in self._within_pieces(row, self.visible_row):
+            alive = np.flatnonzero(~self.rows(first, until)["flags"] & LOST)
+            if len(alive):
+                return first + int(alive[0])
+        return max(row, self.visible_row)
+
     def row_for_bytes(self, bytes_max: int) -> int:
         """The first row to keep so that what is left holds at most `bytes_max`."""
         surplus, row = self.live_bytes - bytes_max, self.min_row
