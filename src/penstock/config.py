@@ -65,6 +65,7 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     topic_queues_max: int = 1_024
     topic_name_chars_max: int = 255
     topics_max: int = 20_000
+    groups_max: int = 20_000  # with settings of their own
     retention_ms: int = 72 * 3_600_000  # 0: for ever
     retention_bytes: int = 0  # per queue; 0: no limit
     waiters_max: int = 100_000
@@ -82,6 +83,7 @@ class RocketmqConfig(msgspec.Struct, forbid_unknown_fields=True):
     """RocketMQ clients."""
 
     auto_create_topics: bool = True  # a send to a topic that does not exist creates it
+    auto_create_groups: bool = True  # a group that nobody has set may consume
     connections_max: int = 20_000
 
 

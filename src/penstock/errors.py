@@ -114,6 +114,18 @@ class GroupNotExist(PenstockError):
         self.group, self.topic = group, topic
 
 
+class BadGroupSettings(PenstockError):
+    def __init__(self, group: str, why: str) -> None:
+        super().__init__(f"group {group[:200]!r} cannot be set so: {why}")
+        self.group = group
+
+
+class ConsumeForbidden(PenstockError):
+    def __init__(self, group: str, why: str) -> None:
+        super().__init__(f"group {group!r} may not consume: {why}")
+        self.group = group
+
+
 class NotSubscribed(PenstockError):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(

@@ -78,7 +78,8 @@ class Server:
         """Name server and broker are one: whatever port a client comes to, it is the same group that it joins."""
         house = House(self.config.server, lambda: int(self.addresses["broker"].rpartition(":")[2]))
         settings = self.config.rocketmq
-        router = rocketmq_router(self.broker, house, self.clock, settings.auto_create_topics)
+        create = settings.auto_create_topics, settings.auto_create_groups
+        router = rocketmq_router(self.broker, house, self.clock, *create)
         return rocketmq_gateway(router, settings.connections_max)
 
     def open(self) -> None:

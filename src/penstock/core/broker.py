@@ -17,6 +17,7 @@ from penstock.config import Config
 from penstock.core import events
 from penstock.core.authorizer import AllowAll, Authorizer
 from penstock.core.fetch import Fetcher
+from penstock.core.group_settings import GroupsSettings
 from penstock.core.groups import Groups
 from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
@@ -57,7 +58,8 @@ class Broker:
         self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
         self.publisher = Publisher(store, self.keeper, self.waits, settings)
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
-        self.groups = Groups(clock, self.bus)
+        self.group_settings = GroupsSettings(store, self.keeper, clock, self.bus, settings)
+        self.groups = Groups(clock, self.bus, self.group_settings)
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings)

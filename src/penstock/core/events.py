@@ -124,6 +124,19 @@ class GroupGone(Event):
     group: str
 
 
+class GroupSet(Event):
+    """An operator has set a group."""
+
+    group: str
+    changes: dict[str, str]  # what is other than before
+
+
+class GroupDeleted(Event):
+    """An operator has taken back what was set for a group."""
+
+    group: str
+
+
 class SubscriptionChanged(Event):
     """A group subscribes to something else: another topic, or other tags. Empty: not at all."""
 

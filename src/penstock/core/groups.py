@@ -24,6 +24,7 @@ from penstock.core.events import (
     PullRefused,
     SubscriptionChanged,
 )
+from penstock.core.group_settings import GroupsSettings
 from penstock.errors import GroupNotOnline, NotSubscribed, SubscriptionNotLatest
 
 EXPIRY_MS = 120_000
@@ -107,8 +108,8 @@ class Group(msgspec.Struct):
 
 
 class Groups:
-    def __init__(self, clock: Clock, bus: Bus) -> None:
-        self._clock, self._bus = clock, bus
+    def __init__(self, clock: Clock, bus: Bus, settings: GroupsSettings) -> None:
+        self._clock, self._bus, self._settings = clock, bus, settings
         self._groups: dict[str, Group] = {}
         self._of_line: dict[Line, set[str]] = {}
 
@@ -220,16 +221,20 @@ class Groups:
             line.abort()
 
     def _notify(self, group: Group) -> None:
-        for line in group.members:
+        for line in group.members if self._settings.of(group.name).notify else ():
             line.notify_members_changed(group.name)
 
     # --- pulling ------------------------------------------------------------------------------------------------------
 
     def subscription_for(self, name: str, topic: str, version: int, line: Line) -> Subscription:
-        """What a pull may have; raises when the group is not there, does not subscribe, or when the pull is newer."""
+        """What a pull may have; raises when the group is not there, may not broadcast, does not subscribe, or when the
+        pull is newer.
+        """
         group = self._groups.get(name)
         if group is None:
             raise GroupNotOnline(name)
+        if group.broadcast:
+            self._settings.check_broadcast(name)
         known = group.subscriptions.get(topic)
         if known is None:
             raise NotSubscribed(name, topic)

@@ -35,6 +35,13 @@ class Offsets:
     def of(self, group: str, topic: str) -> dict[int, int]:
         return dict(self._offsets.get((group, topic), {}))
 
+    def knows(self, group: str) -> bool:
+        """Whether the group has an offset anywhere."""
+        return any(name == group for name, _ in self._offsets)
+
+    def all_groups(self) -> list[str]:
+        return sorted({group for group, _ in self._offsets})
+
     def topics_of(self, group: str) -> list[str]:
         return sorted(topic for name, topic in self._offsets if name == group)
 

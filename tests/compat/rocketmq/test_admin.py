@@ -119,6 +119,17 @@ def test_subscription_groups(mqadmin, group):
     assert "success" in mqadmin("deleteSubGroup", "-c", "DefaultCluster", "-g", group)
 
 
+def test_a_group_that_is_set_not_to_consume_waits_until_it_may(mqadmin, use, new_topic, group):
+    topic, of_group = new_topic(), ("-c", "DefaultCluster", "-g", group)
+    assert "success" in mqadmin("updateSubGroup", *of_group, "-s", "false")
+    use(GO).produce(topic, 4)
+    with use(JAVA_5).push(topic, group) as consumer:
+        assert not consumer.waiting(within_s=2)
+        assert "success" in mqadmin("updateSubGroup", *of_group, "-s", "true", "-q", "2")
+        assert len(consumer.take(4)) == 4
+    assert not consumer.rest
+
+
 def test_broker_status_and_config(mqadmin, address):
     status = dict(re.findall(r"(\S+) *: (.*)", mqadmin("brokerStatus", "-b", address)))
     assert {"brokerVersionDesc", "bootTimestamp", "putTps", "commitLogDiskRatio"} <= status.keys()

@@ -45,13 +45,19 @@ class Client:
         self.closed.set()
 
     def ask(
-        self, code: int, ext: dict[str, object] | None = None, body: bytes = b"", form: int = JSON, flag: int = 0
+        self,
+        code: int,
+        ext: dict[str, object] | None = None,
+        body: bytes = b"",
+        form: int = JSON,
+        flag: int = 0,
+        version: int = 409,
     ) -> "asyncio.Future[Frame]":
         opaque = next(self._opaque)
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = future
         fields = {key: str(value) for key, value in (ext or {}).items()}
-        self._writer.write(pack(code, opaque, flag, 409, form, "", fields, body))
+        self._writer.write(pack(code, opaque, flag, version, form, "", fields, body))
         return future
 
     def write(self, data: bytes) -> None:

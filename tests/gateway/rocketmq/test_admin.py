@@ -1,7 +1,5 @@
 """What operators ask, frame by frame. The tools themselves are in tests/compat."""
 
-import json
-
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 
 GROUP = "readers"
@@ -24,15 +22,6 @@ async def test_a_consumer_that_is_not_there_is_named(client):
     answer = await client.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": GROUP, "clientId": "a@1"})
     assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert "a@1" in answer.remark
-
-
-async def test_settings_of_a_group_are_kept_and_deleted(client, penstock):
-    progress = penstock.server.broker.progress
-    body = json.dumps({"groupName": GROUP, "retryMaxTimes": 3}).encode()
-    await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
-    assert json.loads(progress.get("group", GROUP))["retryMaxTimes"] == 3
-    await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": GROUP})
-    assert progress.get("group", GROUP) is None
 
 
 async def test_a_message_by_its_id(client):

@@ -1,5 +1,7 @@
 """Delay levels, messages that are sent back, and dead letters: frame by frame, on a clock that the test owns."""
 
+import json
+
 import pytest
 from tests.gateway.rocketmq.conftest import Client
 
@@ -25,6 +27,11 @@ class World:
 
     async def bodies(self, topic: str, queue: int = 0) -> list[bytes]:
         return [message.body for message in await self.client.messages(topic, queue)]
+
+    async def set_group(self, group: str = "readers", **settings: object) -> None:
+        body = json.dumps({"groupName": group, **settings}).encode()
+        answer = await self.client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
 
     async def send_back(self, message, group: str = "readers", **ext: object):
         fields = {"offset": message.physical_offset, "group": group, "delayLevel": 0, **ext}
@@ -132,3 +139,66 @@ async def test_what_is_not_there_cannot_be_sent_back(world):
         answer = await world.send_back(message)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark
+
+
+# --- what an operator has set for the group ---------------------------------------------------------------------------
+
+
+async def test_after_as_many_tries_as_the_group_is_set_to_it_is_a_dead_letter(world):
+    await world.set_group(retryMaxTimes=1)
+    await world.client.send("orders", b"hopeless")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message)
+    await world.after(10_000)
+    (again,) = await world.client.messages("%RETRY%readers")
+    await world.send_back(again)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+async def test_the_clients_own_limit_counts_before_the_groups(world):
+    """From version 121 on: an older client cannot know the field."""
+    await world.set_group(retryMaxTimes=0)
+    await world.client.send("orders", b"hard")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message, maxReconsumeTimes=5)
+    await world.after(10_000)
+    assert await world.bodies("%RETRY%readers") == [b"hard"]
+    fields = {"offset": message.physical_offset, "group": "readers", "delayLevel": 0, "maxReconsumeTimes": 5}
+    await world.client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields, version=120)
+    assert await world.bodies("%DLQ%readers") == [b"hard"]
+
+
+async def test_the_groups_limit_counts_for_what_clients_send_by_themselves(world):
+    await world.set_group(retryMaxTimes=2)
+    await world.client.send("%RETRY%readers", b"hopeless", properties=DELAY.format(4), j=2)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+    await world.client.send("%RETRY%readers", b"hopeful", properties=DELAY.format(4), j=2, l=9)
+    assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+async def test_a_group_without_retry_queues_does_not_see_it_again(world):
+    await world.set_group(retryQueueNums=0)
+    await world.client.heartbeat("readers", "a@1", 1, {"orders": "*"})
+    await world.client.send("orders", b"hard")
+    (message,) = await world.client.messages("orders")
+    assert (await world.send_back(message)).code == ResponseCode.SUCCESS
+    assert world.server.broker.topics.find("%RETRY%readers") is None
+    assert world.server.broker.topics.find("%DLQ%readers") is None
+
+
+async def test_a_retry_topic_has_as_many_queues_as_the_group_is_set_to(world):
+    topics = world.server.broker.topics
+    await world.set_group(retryQueueNums=3)
+    await world.client.heartbeat("readers", "a@1", 1, {"orders": "*"})
+    assert topics.get("%RETRY%readers").read_queues == 3
+    await world.set_group(retryQueueNums=5)
+    assert topics.get("%RETRY%readers").read_queues == 5
+    await world.set_group(retryQueueNums=2)
+    assert topics.get("%RETRY%readers").read_queues == 5  # messages may wait in the others
+    await world.client.send("orders", b"hard")
+    (message,) = await world.client.messages("orders")
+    for _ in range(12):
+        await world.send_back(message)
+    await world.after(10_000)
+    filled = [queue for queue in range(5) if await world.bodies("%RETRY%readers", queue)]
+    assert filled in ([0], [1], [0, 1])

@@ -1,11 +1,16 @@
 """RocketMQ clients: a name server and a broker in this process. Both ports understand every request; the numbers do not
 collide.
 
-connection.py  one socket: frames in, answers out, everything of one read at once routes.py      which code does what,
-and which action that needs; errors to codes names.py       what a name server is asked: routes, clusters, topic lists
-produce.py     sends, single and batched consume.py     pulls, with long polling positions.py   consumers' offsets, and
-where queues begin and end members.py     heartbeats, unregistering, the consumer list, queue locks admin.py       what
-mqadmin asks a broker
+    connection.py  one socket: frames in, answers out, everything of one read at once
+    routes.py      which code does what, and which action that needs; errors to codes
+    names.py       what a name server is asked: routes, clusters, topic lists
+    produce.py     sends, single and batched
+    consume.py     pulls, with long polling
+    positions.py   consumers' offsets, and where queues begin and end
+    members.py     heartbeats, unregistering, the consumer list, queue locks
+    groups.py      settings of groups, and what follows from them
+    retry.py       messages that are sent back, dead letters
+    admin.py       what mqadmin asks a broker
 """
 
 from penstock.clock import Clock
@@ -16,6 +21,7 @@ from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
 from penstock.gateway.rocketmq.delay import LEVELS_MS, Reviver, schedule_topic
+from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
@@ -26,20 +32,24 @@ from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 
 
-def rocketmq_router(broker: Broker, house: House, clock: Clock, auto_create: bool) -> Router:
+def rocketmq_router(
+    broker: Broker, house: House, clock: Clock, auto_create: bool, auto_create_groups: bool = True
+) -> Router:
     """All that RocketMQ clients may ask, put together."""
     topics, groups, offsets = broker.topics, broker.groups, broker.offsets
     resets = broker.resets
-    members = Members(topics, groups, resets, clock)
+    rules = GroupRules(broker.group_settings, offsets, auto_create_groups)
+    members = Members(topics, groups, resets, clock, rules)
     parts = (
         Names(topics, house, auto_create),
-        Produce(topics, broker.publisher, house, auto_create),
-        Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus),
+        Produce(topics, broker.publisher, house, auto_create, rules.of),
+        Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules),
         Positions(topics, broker.fetcher, offsets, resets),
         members,
-        Retry(topics, broker.fetcher, broker.publisher),
+        Retry(topics, broker.fetcher, broker.publisher, rules),
         Reset(topics, broker.fetcher, groups, offsets, resets),
-        Admin(topics, broker.fetcher, groups, offsets, members, broker.progress, clock.now_ms()),
+        Admin(topics, broker.fetcher, groups, offsets, members, clock.now_ms()),
+        GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
 

@@ -1,21 +1,18 @@
 """What mqadmin and dashboards ask a broker: how full topics are, how far groups are, who is connected."""
 
-import asyncio
-from collections.abc import Coroutine
-
 import msgspec
 
 from penstock import __version__
 from penstock.core.fetch import Fetcher
 from penstock.core.groups import Group, Groups
-from penstock.core.offsets import Offsets, Progress
+from penstock.core.offsets import Offsets
 from penstock.core.topics import Topic, Topics, TopicSettings
-from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.house import BROKER, CLUSTER
+from penstock.gateway.rocketmq.later import Later
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.produce import check_rocketmq_name
-from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as, refuse
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.bodies import QueueName, with_table
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -28,7 +25,6 @@ msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgGetTotalYesterdayMorning 
 msgGetTotalTodayNow"""  # what the tools want to see in the runtime info, and this broker has no use for
 
 
-GROUPS = "group"  # the kind under which settings of groups are kept
 RELAY_TIMEOUT_MS = 8_000
 
 
@@ -61,14 +57,6 @@ class _OfConsumer(msgspec.Struct):
     clientId: str  # noqa: N815
 
 
-class _Settings(msgspec.Struct):
-    groupName: str  # noqa: N815
-
-
-class _OfGroup(msgspec.Struct):
-    groupName: str  # noqa: N815
-
-
 class Admin:
     def __init__(
         self,
@@ -77,12 +65,10 @@ class Admin:
         groups: Groups,
         offsets: Offsets,
         members: Members,
-        progress: Progress,
         boot_ms: int,
     ) -> None:
         self._topics, self._fetcher, self._groups = topics, fetcher, groups
-        self._offsets, self._members, self._progress, self._boot_ms = offsets, members, progress, boot_ms
-        self._busy: set[asyncio.Task[None]] = set()
+        self._offsets, self._members, self._boot_ms, self._later = offsets, members, boot_ms, Later()
 
     def routes(self) -> Routes:
         monitor, admin = Action.MONITOR, Action.ADMIN
@@ -90,8 +76,6 @@ class Admin:
             RequestCode.UPDATE_AND_CREATE_TOPIC: Route(self.update_topic, admin),
             RequestCode.DELETE_TOPIC_IN_BROKER: Route(self.delete_topic, admin),
             RequestCode.DELETE_TOPIC_IN_NAMESRV: Route(self.nothing_to_do, admin),
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Route(self.update_group, admin, ""),
-            RequestCode.DELETE_SUBSCRIPTIONGROUP: Route(self.delete_group, admin, "groupName"),
             RequestCode.GET_CONSUMER_RUNNING_INFO: Route(self.running_info, monitor, "consumerGroup"),
             RequestCode.GET_ALL_TOPIC_CONFIG: Route(self.all_topics, monitor, ""),
             RequestCode.GET_TOPIC_CONFIG: Route(self.one_topic, monitor),
@@ -104,21 +88,6 @@ class Admin:
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Route(self.groups_of_topic, monitor),
             RequestCode.VIEW_MESSAGE_BY_ID: Route(self.message_by_id, monitor, ""),
         }
-
-    def _later(self, frame: Frame, connection: Connection, work: Coroutine[None, None, bytes]) -> None:
-        """Answer when the work is done."""
-
-        async def run() -> None:
-            try:
-                body = await work
-            except PenstockError as error:
-                refuse(connection, frame, error)
-            else:
-                connection.reply(frame, ResponseCode.SUCCESS, body=body)
-
-        task = asyncio.ensure_future(run())
-        self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -208,17 +177,6 @@ class Admin:
             "pullOffset": offset,
         }
         return QueueName(BROKER, index, topic.name), stats
-
-    def update_group(self, frame: Frame, connection: Connection) -> None:
-        """Kept as it was said."""
-        self._progress.put(GROUPS, body_as(_Settings, frame).groupName, bytes(frame.body))
-        connection.reply(frame, ResponseCode.SUCCESS)
-
-    def delete_group(self, frame: Frame, connection: Connection) -> None:
-        name = ext_as(_OfGroup, frame).groupName
-        self._progress.put(GROUPS, name, None)
-        self._offsets.forget_group(name)
-        connection.reply(frame, ResponseCode.SUCCESS)
 
     def running_info(self, frame: Frame, connection: Connection) -> None:
         """What a consumer says of itself, passed on byte for byte."""

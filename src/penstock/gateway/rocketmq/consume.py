@@ -1,7 +1,7 @@
 """Pulls: codes 11 and 361, with long polling.
 
-The checks come in the order that clients know: group, topic, queue, subscription (23, 24), its version (25). An offset
-outside the queue is corrected and told (21); the end of the queue waits.
+The checks come in the order that clients know: group (26, 16), topic (17, 16), queue, subscription (23, 24), its
+version (25). An offset outside the queue is corrected and told (21); the end of the queue waits.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.members import codes_of
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
@@ -54,9 +55,11 @@ class Consume:
         resets: Resets,
         clock: Clock,
         bus: Bus,
+        rules: GroupRules,
     ) -> None:
         self._topics, self._fetcher, self._waits = topics, fetcher, waits
         self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
+        self._rules = rules
         self._reading: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -66,6 +69,7 @@ class Consume:
     def pull(self, frame: Frame, connection: Connection) -> None:
         """Answer with messages, with a corrected offset, or later."""
         asked = ext_as(Pull, frame)
+        self._rules.check_consume(asked.consumerGroup)
         topic = self._topics.get(asked.topic)
         if not topic.permissions & READ:
             raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.name!r} is not readable")

@@ -7,6 +7,7 @@ from penstock.core.groups import Group, Groups, Heartbeat, Subscription
 from penstock.core.resets import Resets
 from penstock.core.topics import Topics, TopicSettings
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import BROKER
 from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name, java_hash
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as
@@ -72,8 +73,9 @@ def codes_of(expression: str) -> frozenset[int]:
 
 
 class Members:
-    def __init__(self, topics: Topics, groups: Groups, resets: Resets, clock: Clock) -> None:
+    def __init__(self, topics: Topics, groups: Groups, resets: Resets, clock: Clock, rules: GroupRules) -> None:
         self._topics, self._groups, self._resets, self._clock = topics, groups, resets, clock
+        self._rules = rules
         self.producers: dict[str, dict[Connection, str]] = {}
         self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
 
@@ -107,16 +109,18 @@ class Members:
         for producer in beat.producerDataSet:
             self.producers.setdefault(producer.group_name, {})[connection] = beat.clientID
         for consumer in beat.consumerDataSet:
+            if not self._rules.known(consumer.group_name):
+                continue  # its pulls are told
             self._make_retry_topic(consumer.group_name)
             self._groups.heartbeat(connection, _heartbeat(beat.clientID, consumer, frame))
         connection.reply(frame, ResponseCode.SUCCESS)
 
     def _make_retry_topic(self, group: str) -> None:
         """Clients look for it as soon as they are in a group."""
-        name = RETRY_PREFIX + group
-        if self._topics.find(name) is None:
+        name, queues = RETRY_PREFIX + group, self._rules.of(group).retry_queues
+        if self._topics.find(name) is None and queues:
             check_rocketmq_name(name)
-            self._topics.create_now(name, TopicSettings(write_queues=1))
+            self._topics.create_now(name, TopicSettings(write_queues=queues))
 
     def unregister(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Unregister, frame)

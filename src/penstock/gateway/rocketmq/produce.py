@@ -5,10 +5,12 @@ level it waits in the schedule topic first. Not here yet, and refused in plain w
 """
 
 import random
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
 
+from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.errors import BadTopicName, PenstockError, TopicNotFound
@@ -37,7 +39,7 @@ _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 _CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
 _NOT_YET = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
-RETRIES_MAX = 16
+OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
 _DELAY = f"{props.DELAY}{props.NAME_END}"
 NO_SEND = frozenset(
     (
@@ -56,6 +58,7 @@ _ANSWER = (
     b'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":' + b"%d" % VERSION + b"}"
 )
 
+GroupOf = Callable[[str], GroupSettings]  # what holds for a consumer group; raises when it is not known
 java_hash = lru_cache(maxsize=10_000)(tag_hash)
 
 
@@ -71,7 +74,7 @@ class Send(msgspec.Struct, gc=False):
     flag: int = 0
     properties: str = ""
     reconsumeTimes: int = 0  # noqa: N815
-    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
+    maxReconsumeTimes: int | None = None  # noqa: N815
     batch: bool = False
 
 
@@ -93,13 +96,16 @@ class SendV2(msgspec.Struct, gc=False, rename={
     flag: int = 0
     properties: str = ""
     reconsumeTimes: int = 0  # noqa: N815
-    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
+    maxReconsumeTimes: int | None = None  # noqa: N815
     batch: bool = False
 
 
 class Produce:
-    def __init__(self, topics: Topics, publisher: Publisher, house: House, auto_create: bool) -> None:
+    def __init__(
+        self, topics: Topics, publisher: Publisher, house: House, auto_create: bool, group_of: GroupOf
+    ) -> None:
         self._topics, self._publisher, self._house, self._auto_create = topics, publisher, house, auto_create
+        self._group_of = group_of
 
     def routes(self) -> Routes:
         return {
@@ -139,7 +145,7 @@ class Produce:
         """What to store, and the index of the queue that was asked for."""
         asked = ext_as(Send, frame) if frame.code == RequestCode.SEND_MESSAGE else ext_as(SendV2, frame)
         if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
-            _bury(asked)
+            self._bury(asked, frame.version)
         topic = self._topic(asked)
         index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
         if index >= topic.queue_count:
@@ -202,21 +208,27 @@ class Produce:
 
     def _created(self, asked: Send | SendV2) -> Topic:
         check_rocketmq_name(asked.topic)
-        if asked.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if asked.topic.startswith(DLQ_PREFIX):
             return self._topics.create_now(asked.topic, TopicSettings(write_queues=1))
+        if asked.topic.startswith(RETRY_PREFIX):
+            queues = self._group_of(asked.topic.removeprefix(RETRY_PREFIX)).retry_queues
+            return self._topics.create_now(asked.topic, TopicSettings(write_queues=max(queues, 1)))
         if not self._auto_create or asked.defaultTopic != DEFAULT_TOPIC:
             raise TopicNotFound(asked.topic)
         queues = max(1, min(asked.defaultTopicQueueNums, DEFAULT_TOPIC_QUEUES))
         return self._topics.create_now(asked.topic, TopicSettings(write_queues=queues))
 
-
-def _bury(asked: Send | SendV2) -> None:
-    """What a client sends to a retry topic by itself, too often tried, goes to the dead letters, and at once."""
-    if asked.reconsumeTimes >= asked.maxReconsumeTimes:
-        asked.topic, asked.queueId = DLQ_PREFIX + asked.topic.removeprefix(RETRY_PREFIX), 0
-        kept = props.parse(asked.properties)
-        kept.pop(props.DELAY, None)
-        asked.properties = props.build(kept)
+    def _bury(self, asked: Send | SendV2, version: int) -> None:
+        """What a client sends to a retry topic by itself, too often tried, goes to the dead letters, and at once."""
+        group = asked.topic.removeprefix(RETRY_PREFIX)
+        retries_max = self._group_of(group).retries_max
+        if asked.maxReconsumeTimes is not None and version >= OWN_LIMIT_VERSION:
+            retries_max = asked.maxReconsumeTimes
+        if asked.reconsumeTimes >= retries_max:
+            asked.topic, asked.queueId = DLQ_PREFIX + group, 0
+            kept = props.parse(asked.properties)
+            kept.pop(props.DELAY, None)
+            asked.properties = props.build(kept)
 
 
 def check_rocketmq_name(name: str) -> None:

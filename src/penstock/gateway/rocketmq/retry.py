@@ -13,7 +13,8 @@ from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
-from penstock.gateway.rocketmq.produce import DLQ_PREFIX, RETRIES_MAX, RETRY_PREFIX, check_rocketmq_name
+from penstock.gateway.rocketmq.groups import GroupRules
+from penstock.gateway.rocketmq.produce import DLQ_PREFIX, OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq import properties as props
@@ -29,12 +30,12 @@ class _SendBack(msgspec.Struct):
     offset: int
     group: str
     delayLevel: int = 0  # noqa: N815  # the wire's names
-    maxReconsumeTimes: int = RETRIES_MAX  # noqa: N815
+    maxReconsumeTimes: int | None = None  # noqa: N815
 
 
 class Retry:
-    def __init__(self, topics: Topics, fetcher: Fetcher, publisher: Publisher) -> None:
-        self._topics, self._fetcher, self._publisher = topics, fetcher, publisher
+    def __init__(self, topics: Topics, fetcher: Fetcher, publisher: Publisher, rules: GroupRules) -> None:
+        self._topics, self._fetcher, self._publisher, self._rules = topics, fetcher, publisher, rules
         self._busy: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -42,6 +43,12 @@ class Retry:
 
     def send_back(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_SendBack, frame)
+        settings = self._rules.of(asked.group)
+        if not settings.retry_queues:  # it does not want them again
+            connection.reply(frame, ResponseCode.SUCCESS)
+            return
+        if asked.maxReconsumeTimes is None or frame.version < OWN_LIMIT_VERSION:
+            asked.maxReconsumeTimes = settings.retries_max
         frame.body = memoryview(b"")  # the receive buffer is used again
         task = asyncio.ensure_future(self._sent_back(asked, frame, connection))
         self._busy.add(task)
@@ -73,15 +80,16 @@ class Retry:
         properties.pop(props.DELAY, None)
         tries = message.reconsume_times
         message.reconsume_times += 1
-        if asked.delayLevel < 0 or tries >= asked.maxReconsumeTimes:
-            return record_of(message, self._topic(DLQ_PREFIX + asked.group), 0, properties)
-        topic = self._topic(RETRY_PREFIX + asked.group)
-        record = record_of(message, topic, random.randrange(topic.queue_count), properties)
+        if asked.delayLevel < 0 or tries >= (asked.maxReconsumeTimes or 0):
+            return record_of(message, self._topic(DLQ_PREFIX + asked.group, 1), 0, properties)
+        queues = self._rules.of(asked.group).retry_queues
+        topic = self._topic(RETRY_PREFIX + asked.group, queues)
+        record = record_of(message, topic, random.randrange(min(queues, topic.queue_count)), properties)
         return delayed(record, asked.delayLevel or FIRST_LEVEL + tries, schedule_topic(self._topics))
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str, queues: int) -> Topic:
         found = self._topics.find(name)
         if found is None:
             check_rocketmq_name(name)
-            found = self._topics.create_now(name, TopicSettings(write_queues=1))
+            found = self._topics.create_now(name, TopicSettings(write_queues=queues))
         return found

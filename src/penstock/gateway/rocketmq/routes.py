@@ -27,6 +27,7 @@ CODES: dict[type[errors.PenstockError], ResponseCode] = {
     errors.MessageTooLarge: ResponseCode.MESSAGE_ILLEGAL,
     errors.NotAuthorized: ResponseCode.NO_PERMISSION,
     errors.GroupNotOnline: ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    errors.ConsumeForbidden: ResponseCode.NO_PERMISSION,
     errors.NotSubscribed: ResponseCode.SUBSCRIPTION_NOT_EXIST,
     errors.SubscriptionNotLatest: ResponseCode.SUBSCRIPTION_NOT_LATEST,
     errors.StoreReadOnly: ResponseCode.SERVICE_NOT_AVAILABLE,
