@@ -4,28 +4,49 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from bench.lines import Line, in_turns, median, opened, raw, settle, timed
+from bench.lines import Line, in_turns, median, opened, settle, timed
 from penstock.model import Durability
 from penstock.store.layout import HEADER_BYTES
+from penstock.wire.plain import plain
 
 RUNS = 7
 
 
+class Shape(NamedTuple):
+    """One comparison: what a call of `append` holds. The entries for one queue are neighbours."""
+
+    what: str
+    entries: int
+    queues: int
+    body_bytes: int
+    goal: float
+
+
+SHAPES = (
+    Shape("64 entries of 1 KB per call, one queue", 64, 1, 1_024, 0.30),
+    Shape("64 entries of 1 KB per call, 4 queues", 64, 4, 1_024, 0.30),
+    Shape("64 entries of 1 KB per call, 64 queues", 64, 64, 1_024, 0.30),
+    Shape("one entry of 64 KB per call", 1, 1, 65_536, 0.60),
+)
+
+
 def lines(folder: Path, quick: bool) -> Iterator[Line]:
     megabytes = 64 if quick else 256
-    yield from _compare(folder, megabytes, entries=64, body_bytes=1_024, goal=0.30, what="64 entries of 1 KB per call")
-    yield from _compare(folder, megabytes, entries=1, body_bytes=65_536, goal=0.60, what="one entry of 64 KB per call")
+    for shape in SHAPES:
+        yield from _compare(folder, megabytes, shape)
 
 
-def _compare(folder: Path, megabytes: int, entries: int, body_bytes: int, goal: float, what: str) -> Iterator[Line]:
+def _compare(folder: Path, megabytes: int, shape: Shape) -> Iterator[Line]:
+    what, entries, queues, body_bytes, goal = shape
     body = os.urandom(body_bytes)
     calls = megabytes * 1_048_576 // (entries * body_bytes)
     call_bytes = entries * (body_bytes + HEADER_BYTES)
 
     def ours() -> tuple[float, float]:
-        store = opened(folder / "append", entries, Durability.ASYNC)
-        batch = [raw(queue, body) for queue in range(1, entries + 1)]
+        store = opened(folder / "append", queues, Durability.ASYNC)
+        batch = [plain(index * queues // entries + 1, body) for index in range(entries)]
 
         def work() -> None:
             for _ in range(calls):

@@ -3,6 +3,7 @@
 import contextlib
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 from penstock.errors import StoreError
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import SysFlag
-from penstock.wire.rocketmq.frame import BINARY, FRAME_BYTES_MAX, JSON, FrameError, frames_in, missing_bytes, pack
+from penstock.wire.rocketmq.frame import (
+    BINARY,
+    FRAME_BYTES_MAX,
+    JSON,
+    Frame,
+    FrameError,
+    frames_in,
+    missing_bytes,
+    pack,
+)
 from penstock.wire.rocketmq.record import (
     BatchError,
     Record,
@@ -23,6 +33,7 @@ from penstock.wire.rocketmq.record import (
     run_of,
     split,
 )
+from penstock.wire.rocketmq.requests import SendV2, fields_of, request_in, topic_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=10)
@@ -193,3 +204,44 @@ def test_a_name_within_another_is_not_found():
 @given(st.text(max_size=50))
 def test_any_text_can_be_parsed(text):
     assert all(name and value for name, value in props.parse(text).items())
+
+
+# --- requests with typed fields ---------------------------------------------------------------------------------------
+
+
+def _request(code: int, ext: dict[str, object]) -> Frame:
+    header = msgspec.json.encode({"code": code, "opaque": 7, "flag": 2, "extFields": ext})
+    return request_in(memoryview(header), memoryview(b"body"), JSON)
+
+
+def test_a_send_is_read_in_one_go():
+    frame = _request(310, {"b": "orders", "e": "3", "g": "1780000000000", "i": "TAGS\x01a\x02", "m": "true", "z": "?"})
+    assert (frame.code, frame.opaque, frame.oneway, frame.ext, bytes(frame.body)) == (310, 7, True, {}, b"body")
+    asked = fields_of(SendV2, frame)
+    assert (asked.topic, asked.queueId, asked.bornTimestamp, asked.batch) == ("orders", 3, 1780000000000, True)
+    assert topic_of(frame, "b") == "orders"
+
+
+@pytest.mark.parametrize("ext", [{"e": 3, "b": "orders", "i": None}, {"b": "orders", "e": "3", "d": None}])
+def test_a_send_with_odd_fields_is_read_all_the_same(ext: dict[str, object]):
+    frame = _request(310, ext)
+    assert frame.typed is None
+    assert fields_of(SendV2, frame).queueId == 3
+    assert topic_of(frame, "b") == "orders"
+
+
+def test_a_send_without_a_topic_is_a_frame_whose_fields_are_wrong():
+    frame = _request(310, {"e": "3"})
+    with pytest.raises(msgspec.ValidationError, match="missing required field `b`"):
+        fields_of(SendV2, frame)
+
+
+def test_other_requests_come_with_a_dict():
+    frame = _request(105, {"topic": "orders", "n": 1})
+    assert (frame.typed, frame.ext, topic_of(frame, "topic")) == (None, {"topic": "orders", "n": "1"}, "orders")
+
+
+@given(st.binary(max_size=80))
+def test_a_header_that_makes_no_sense_is_a_frame_error_and_nothing_else(header: bytes):
+    with contextlib.suppress(FrameError):
+        request_in(memoryview(header), memoryview(b""), JSON)

@@ -17,6 +17,7 @@ from penstock.core.waits import Wait
 from penstock.gateway.guests import Guests
 from penstock.wire.rocketmq.codes import Flag, RequestCode
 from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack, pack_head
+from penstock.wire.rocketmq.requests import request_in
 
 log = logs.get(__name__)
 
@@ -50,7 +51,8 @@ class Connection(asyncio.BufferedProtocol):
         self.who = "anonymous"
         self.form = JSON  # of the last request: what this client understands
         self.address = self.local_host = ""
-        self.born_host = self.store_host = bytes(8)
+        self.born_host = bytes(8)
+        self.store_host = b""  # what this client's messages carry: see `House`
         self._transport: asyncio.Transport
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
@@ -71,25 +73,30 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self._end += count
         try:
-            frames, used = frames_in(self._view, self._end)
+            frames, used = frames_in(self._view, self._end, request_in)
         except FrameError as error:
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
             self._transport.abort()
             return
         if frames and not self._parting:
+            self._flushing = True  # what is answered at once leaves at the end of these lines
             self._take(frames)
+            self._flush()
         frames.clear()  # views into the buffer must be gone before it changes
         self._keep_rest(used)
 
     def _take(self, frames: list[Frame]) -> None:
-        asked = [frame for frame in frames if not frame.is_response]
-        for frame in frames:
-            if frame.is_response:
-                self._answered(frame)
-        self.under_way += sum(not frame.oneway for frame in asked)
-        if asked:
-            self.form = asked[-1].form
-            self._dispatcher.dispatch(asked, self)
+        flags = [frame.flag for frame in frames]
+        if any(flags):  # answers, or requests that want none
+            for frame in frames:
+                if frame.is_response:
+                    self._answered(frame)
+            frames = [frame for frame in frames if not frame.is_response]
+            self.under_way -= sum(frame.oneway for frame in frames)
+        if frames:
+            self.under_way += len(frames)
+            self.form = frames[-1].form
+            self._dispatcher.dispatch(frames, self)
         self._balance()
 
     def _keep_rest(self, used: int) -> None:
@@ -171,6 +178,12 @@ class Connection(asyncio.BufferedProtocol):
         """An answer in its final form. Leaves at the end of this turn of the loop, with all others."""
         self.under_way -= 1
         self._send(packed)
+
+    def answer_all(self, packed: list[bytes]) -> None:
+        """As `answer`, for many."""
+        self.under_way -= len(packed)
+        self._out.extend(packed)
+        self._send(b"")
 
     def _send(self, packed: bytes) -> None:
         self._out.append(packed)

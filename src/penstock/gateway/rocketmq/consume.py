@@ -24,24 +24,10 @@ from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, ref
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import Pull
 
 BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
-
-
-class Pull(msgspec.Struct, gc=False):
-    consumerGroup: str  # noqa: N815  # the wire's names
-    topic: str
-    queueId: int  # noqa: N815
-    queueOffset: int  # noqa: N815
-    maxMsgNums: int = 32  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    commitOffset: int = 0  # noqa: N815
-    suspendTimeoutMillis: int = 0  # noqa: N815
-    subscription: str = ""
-    subVersion: int = 0  # noqa: N815
-    expressionType: str = "TAG"  # noqa: N815
-    maxMsgBytes: int = 0  # noqa: N815
 
 
 class Consume:

@@ -10,7 +10,6 @@ from penstock.config import ServerConfig
 from penstock.gateway.rocketmq.connection import Connection, packed_host
 
 CLUSTER, BROKER = "DefaultCluster", "penstock"
-DEFAULT_TOPIC = "TBW102"  # the name that clients ask for when a topic does not exist: "may I create it?"
 DEFAULT_TOPIC_QUEUES = 8
 READ_WRITE, INHERIT = 6, 1
 
@@ -36,7 +35,9 @@ class House:
 
     def store_host_for(self, connection: Connection) -> bytes:
         """As records carry it. A name cannot be packed: then it is the address that the client came to."""
-        try:
-            return packed_host(self.host_for(connection), self.port)
-        except OSError:
-            return packed_host(connection.local_host, self.port)
+        if not connection.store_host:
+            try:
+                connection.store_host = packed_host(self.host_for(connection), self.port)
+            except OSError:
+                connection.store_host = packed_host(connection.local_host, self.port)
+        return connection.store_host

@@ -4,19 +4,12 @@ import msgspec
 
 from penstock.core.topics import Topic, Topics
 from penstock.gateway.rocketmq.connection import Connection
-from penstock.gateway.rocketmq.house import (
-    BROKER,
-    CLUSTER,
-    DEFAULT_TOPIC,
-    DEFAULT_TOPIC_QUEUES,
-    INHERIT,
-    READ_WRITE,
-    House,
-)
+from penstock.gateway.rocketmq.house import BROKER, CLUSTER, DEFAULT_TOPIC_QUEUES, INHERIT, READ_WRITE, House
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import DEFAULT_TOPIC
 
 
 class _OfTopic(msgspec.Struct):

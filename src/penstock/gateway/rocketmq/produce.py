@@ -5,10 +5,10 @@ level it waits in the schedule topic first. Not here yet, and refused in plain w
 """
 
 import random
+import struct
 from collections.abc import Callable
+from copy import copy
 from functools import lru_cache
-
-import msgspec
 
 from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
@@ -16,31 +16,34 @@ from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.errors import BadTopicName, PenstockError, TopicNotFound
 from penstock.gateway.rocketmq.connection import VERSION, Connection
 from penstock.gateway.rocketmq.delay import delayed, schedule_topic
-from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, House
+from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action, Entry
 from penstock.wire.plain import tag_hash
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.codes import RequestCode, ResponseCode, SysFlag
-from penstock.wire.rocketmq.frame import JSON, Frame
+from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
+from penstock.wire.rocketmq.frame import JSON, Frame, pack
 from penstock.wire.rocketmq.record import (
+    OFFSET_BITS,
     TOPIC_BYTES_MAX,
     BatchError,
     Record,
     RecordRun,
     batched,
     length_of,
-    message_id,
-    physical_offset,
     run_of,
 )
+from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
 _NOT_YET = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
-_DELAY = f"{props.DELAY}{props.NAME_END}"
+_DELAY, _TAGS, _TIMER = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}", "TIMER_"
+_LONG_NAMES = int(RequestCode.SEND_MESSAGE)
+_V4_HOST_BYTES = 8
+_V4_HOSTS_BYTES = 2 * _V4_HOST_BYTES
 NO_SEND = frozenset(
     (
         "SCHEDULE_TOPIC_XXXX",
@@ -59,45 +62,12 @@ _ANSWER = (
 )
 
 GroupOf = Callable[[str], GroupSettings]  # what holds for a consumer group; raises when it is not known
+_ALWAYS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+_LENGTHS = struct.Struct(">II")  # of a frame, and of its header
+
+Sent = tuple[Frame, Record | RecordRun, int]  # a request, what it became, and the index of its queue
+
 java_hash = lru_cache(maxsize=10_000)(tag_hash)
-
-
-class Send(msgspec.Struct, gc=False):
-    """The ext fields of a send, by their long names (code 10)."""
-
-    topic: str
-    defaultTopic: str = DEFAULT_TOPIC  # noqa: N815  # the wire's names
-    defaultTopicQueueNums: int = 4  # noqa: N815
-    queueId: int = 0  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    bornTimestamp: int = 0  # noqa: N815
-    flag: int = 0
-    properties: str = ""
-    reconsumeTimes: int = 0  # noqa: N815
-    maxReconsumeTimes: int | None = None  # noqa: N815
-    batch: bool = False
-
-
-class SendV2(msgspec.Struct, gc=False, rename={
-    "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e", "sysFlag": "f",
-    "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j",
-    "maxReconsumeTimes": "l", "batch": "m",
-}):  # fmt: skip
-    """The same by their one-letter names (codes 310 and 320). Written out: a rename does not reach inherited fields,
-    and turning the names of every send into the long ones would cost as much as decoding them.
-    """
-
-    topic: str
-    defaultTopic: str = DEFAULT_TOPIC  # noqa: N815
-    defaultTopicQueueNums: int = 4  # noqa: N815
-    queueId: int = 0  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    bornTimestamp: int = 0  # noqa: N815
-    flag: int = 0
-    properties: str = ""
-    reconsumeTimes: int = 0  # noqa: N815
-    maxReconsumeTimes: int | None = None  # noqa: N815
-    batch: bool = False
 
 
 class Produce:
@@ -117,7 +87,7 @@ class Produce:
     def send(self, frames: list[Frame], connection: Connection) -> None:
         """Store the messages of these requests; each is answered when they are durable."""
         entries: list[Entry] = []
-        sent: list[tuple[Frame, Record | RecordRun, int]] = []
+        sent: list[Sent] = []
         store_host = self._house.store_host_for(connection)
         for frame in frames:
             try:
@@ -129,51 +99,50 @@ class Produce:
             sent.append((frame, entry, index))
 
         def done(error: Exception | None) -> None:
-            for frame, entry, index in sent:
-                if error is None:
-                    _confirm(connection, frame, entry, index, store_host)
-                else:
-                    refuse(connection, frame, error)
+            if error is None:
+                connection.answer_all(answers(sent, store_host))
+            else:
+                refuse_all(connection, sent, error)
 
         try:
             self._publisher.publish(entries, done)
         except PenstockError as error:
-            for frame, _, _ in sent:
-                refuse(connection, frame, error)
+            refuse_all(connection, sent, error)
 
     def _entry(self, frame: Frame, connection: Connection, store_host: bytes) -> tuple[Record | RecordRun, int]:
-        """What to store, and the index of the queue that was asked for."""
-        asked = ext_as(Send, frame) if frame.code == RequestCode.SEND_MESSAGE else ext_as(SendV2, frame)
-        if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
-            self._bury(asked, frame.version)
-        topic = self._topic(asked)
+        """What to store, and the index of the queue that was asked for. Hot: for an ordinary message it asks as little
+        as can be.
+        """
+        asked = ext_as(Send, frame) if frame.code == _LONG_NAMES else ext_as(SendV2, frame)
+        topic = self._topics.find(asked.topic)
+        if topic is None or asked.reconsumeTimes or asked.topic in NO_SEND or not topic.permissions & WRITE:
+            topic = self._topic(asked, frame.version)
         index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
-        if index >= topic.queue_count:
+        if index >= topic.write_queues and index >= topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
-        sys_flag = asked.sysFlag
+        sys_flag, born_host = asked.sysFlag, connection.born_host
         if sys_flag & SysFlag.TRANSACTION_BITS == SysFlag.PREPARED:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not served yet")
-        if len(connection.born_host) > 8:
-            sys_flag |= SysFlag.BORN_HOST_V6
-        if len(store_host) > 8:
-            sys_flag |= SysFlag.STORE_HOST_V6
-        model = Record(
+        if len(born_host) + len(store_host) > _V4_HOSTS_BYTES:
+            sys_flag |= _v6_flags(born_host, store_host)
+        record = Record(
             queue=topic.queues[index],
             length=0,
-            topic=topic.name.encode(),
+            topic=asked.topic.encode(),
             queue_index=index,
             sys_flag=sys_flag,
             born_ms=asked.bornTimestamp,
-            born_host=connection.born_host,
+            born_host=born_host,
             store_host=store_host,
             reconsume_times=asked.reconsumeTimes,
         )
         if asked.batch:
-            return self._batch(frame, asked, model), index
-        record = _completed(model, frame.body, asked.flag, asked.properties)
-        level = _delay_level(asked.properties)
-        return (delayed(record, level, schedule_topic(self._topics)) if level else record), index
+            return self._batch(frame, asked, record), index
+        complete(record, frame.body, asked.flag, asked.properties)
+        if _DELAY in asked.properties and (level := _delay_level(asked.properties)):
+            record = delayed(record, level, schedule_topic(self._topics))
+        return record, index
 
     def _batch(self, frame: Frame, asked: Send | SendV2, model: Record) -> RecordRun:
         """Each message of a batch becomes a record of its own; the header's properties hold for all, but for the
@@ -191,13 +160,14 @@ class Produce:
         records = []
         for flag, body, own in found:
             joined = own + ("" if own.endswith(props.VALUE_END) or not own else props.VALUE_END) + shared
-            records.append(_completed(msgspec.structs.replace(model), body, flag, joined))
+            records.append(complete(copy(model), body, flag, joined))
         return run_of(records)
 
-    def _topic(self, asked: Send | SendV2) -> Topic:
-        topic = self._topics.find(asked.topic)
-        if topic is None:
-            topic = self._created(asked)
+    def _topic(self, asked: Send | SendV2, version: int) -> Topic:
+        """The topic of a message that is not quite ordinary: create it, or bury the message, or refuse it."""
+        if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
+            self._bury(asked, version)
+        topic = self._topics.find(asked.topic) or self._created(asked)
         if asked.topic in NO_SEND:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"topic {asked.topic!r} is the broker's own: nobody may send to it"
@@ -238,41 +208,57 @@ def check_rocketmq_name(name: str) -> None:
         raise BadTopicName(name, "RocketMQ clients take letters, digits, %, |, - and _")
 
 
-def _completed(record: Record, body: memoryview, flag: int, properties: str) -> Record:
-    """A record with what differs from message to message."""
-    if any(
-        f"{name}{props.NAME_END}" in properties and props.find(properties, name) not in ("", "0") for name in _NOT_YET
-    ):
+def complete(record: Record, body: memoryview, flag: int, properties: str) -> Record:
+    """Give a record what differs from message to message."""
+    if _TIMER in properties and any(props.find(properties, name) not in ("", "0") for name in _NOT_YET):
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "timers are not served yet: use a delay level")
-    tags = props.find(properties, props.TAGS)
-    separator = "" if not properties or properties.endswith(props.VALUE_END) else props.VALUE_END
-    record.properties = f"{properties}{separator}{_CLUSTER}".encode()
-    if len(record.properties) > props.BYTES_MAX:
-        why = f"properties of {len(record.properties)} bytes: at most {props.BYTES_MAX} are taken"
+    if _TAGS in properties:
+        tags = props.find(properties, props.TAGS)
+        record.tag = java_hash(tags) if tags else 0
+    if properties and not properties.endswith(props.VALUE_END):
+        properties += props.VALUE_END
+    record.properties = packed = (properties + _CLUSTER).encode()
+    if len(packed) > props.BYTES_MAX:
+        why = f"properties of {len(packed)} bytes: at most {props.BYTES_MAX} are taken"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)
-    record.body, record.flag, record.tag = body, flag, java_hash(tags) if tags else 0
+    record.body, record.flag = body, flag
     record.length = length_of(record)
     return record
 
 
+def _v6_flags(born_host: bytes, store_host: bytes) -> int:
+    born, store = len(born_host) > _V4_HOST_BYTES, len(store_host) > _V4_HOST_BYTES
+    return born * SysFlag.BORN_HOST_V6 | store * SysFlag.STORE_HOST_V6
+
+
 def _delay_level(properties: str) -> int:
-    if _DELAY not in properties:  # nearly always
-        return 0
     level = props.find(properties, props.DELAY)
     return int(level) if level.isdecimal() else 0
 
 
-def _confirm(connection: Connection, frame: Frame, entry: Record | RecordRun, index: int, store_host: bytes) -> None:
-    """Answer a send. A batch has one id per message, with commas between."""
-    if frame.oneway:
-        return
-    records = entry.records if isinstance(entry, RecordRun) else (entry,)
-    ids = ",".join(
-        message_id(store_host, physical_offset(entry.queue, entry.offset + number)) for number in range(len(records))
-    )
-    if frame.form == JSON:
-        header = _ANSWER % (ids.encode(), index, entry.offset, frame.opaque)
-        connection.answer(b"".join(((len(header) + 4).to_bytes(4, "big"), len(header).to_bytes(4, "big"), header)))
-        return
-    ext = {"msgId": ids, "queueId": str(index), "queueOffset": str(entry.offset)}
-    connection.reply(frame, ResponseCode.SUCCESS, "", {**ext, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def answers(sent: list[Sent], store_host: bytes) -> list[bytes]:
+    """What those who sent are told, in final form. A batch has one id per message, with commas between."""
+    prefix = store_host.hex().upper().encode()
+    packed: list[bytes] = []
+    for frame, entry, index in sent:
+        if frame.flag & Flag.ONEWAY:
+            continue
+        physical = entry.queue << OFFSET_BITS | entry.offset
+        ids = b"%b%016X" % (prefix, physical)
+        for number in range(1, entry.count):
+            ids += b",%b%016X" % (prefix, physical + number)
+        if frame.form == JSON:
+            header = _ANSWER % (ids, index, entry.offset, frame.opaque)
+            packed.append(_LENGTHS.pack(len(header) + 4, len(header)) + header)
+        else:
+            ext = {"msgId": ids.decode(), "queueId": str(index), "queueOffset": str(entry.offset), **_ALWAYS}
+            packed.append(pack(ResponseCode.SUCCESS, frame.opaque, Flag.RESPONSE, VERSION, frame.form, "", ext))
+    return packed
+
+
+def refuse_all(connection: Connection, sent: list[Sent], error: Exception) -> None:
+    for frame, _, _ in sent:
+        refuse(connection, frame, error)

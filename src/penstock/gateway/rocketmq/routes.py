@@ -7,6 +7,7 @@ answered with REQUEST_CODE_NOT_SUPPORTED; nothing that a request holds can close
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from penstock.gateway.rocketmq.connection import Connection
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import ResponseCode
 from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import fields_of, topic_of
 
 log = logs.get(__name__)
 
@@ -65,13 +67,14 @@ class Route(NamedTuple):
 
 
 Routes = dict[int, Route]
+_CODE = attrgetter("code")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 def ext_as(kind: type[T], frame: Frame) -> T:
     """The ext fields of a request, typed; they are strings on the wire."""
     try:
-        return msgspec.convert(frame.ext, kind, strict=False)
+        return fields_of(kind, frame)
     except msgspec.ValidationError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"request {frame.code}: {error}") from None
 
@@ -95,25 +98,30 @@ class Router:
         self.lost = lost
 
     def dispatch(self, frames: list[Frame], connection: Connection) -> None:
-        for code, neighbours in groupby(frames, lambda frame: frame.code):
+        for code, neighbours in groupby(frames, _CODE):
             route = self._routes.get(code)
-            allowed = [frame for frame in neighbours if self._allowed(route, frame, connection)]
-            if route is None or not allowed:
+            if route is None:
+                _not_supported(list(neighbours), connection)
                 continue
+            allowed = self._allowed(route, list(neighbours), connection)
             for frames_of_call in [allowed] if route.plural else [[frame] for frame in allowed]:
-                self._call(route, frames_of_call, connection)
+                if frames_of_call:
+                    self._call(route, frames_of_call, connection)
 
-    def _allowed(self, route: Route | None, frame: Frame, connection: Connection) -> bool:
-        if route is None:
-            told = f"request code {frame.code} is not supported by this broker"
-            connection.reply(frame, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, told)
-            return False
-        try:
-            self._authorizer.check(connection.who, route.needs, frame.ext.get(route.resource, ""))
-        except errors.NotAuthorized as error:
-            refuse(connection, frame, error)
-            return False
-        return True
+    def _allowed(self, route: Route, frames: list[Frame], connection: Connection) -> list[Frame]:
+        """Those that may be served; the others are told. Asked once for each thing that they are about."""
+        refused: dict[str, errors.NotAuthorized] = {}
+        for resource in {topic_of(frame, route.resource) for frame in frames}:
+            try:
+                self._authorizer.check(connection.who, route.needs, resource)
+            except errors.NotAuthorized as error:
+                refused[resource] = error
+        if not refused:
+            return frames
+        for frame in frames:
+            if why := refused.get(topic_of(frame, route.resource)):
+                refuse(connection, frame, why)
+        return [frame for frame in frames if topic_of(frame, route.resource) not in refused]
 
     def _call(self, route: Route, frames: list[Frame], connection: Connection) -> None:
         """Whatever goes wrong in a handler is told to the client: the connection lives on."""
@@ -126,6 +134,12 @@ class Router:
             log.exception("a request failed", code=frames[0].code, address=connection.address)
             for frame in frames:
                 connection.reply(frame, ResponseCode.SYSTEM_ERROR, f"the broker failed: {type(error).__name__}")
+
+
+def _not_supported(frames: list[Frame], connection: Connection) -> None:
+    for frame in frames:
+        told = f"request code {frame.code} is not supported by this broker"
+        connection.reply(frame, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, told)
 
 
 def code_of(error: errors.PenstockError) -> int:

@@ -3,15 +3,14 @@
     int32 length of what follows | int8 header type, int24 header length | header | body
 
 A header is JSON (type 0) or RocketMQ's own binary form (type 1); an answer takes the form of its request, frame by
-frame. Ext fields are strings on the wire. Typed structs decode those that are on the hot path in one go; the others
-come as a dict.
+frame. Ext fields are strings on the wire and come as a dict; `requests` has typed ones for the hot path.
 
 A length is checked against the limits and against what is there before anything is allocated. A frame whose header
 cannot be read loses the framing's meaning: `FrameError`, and the connection has to be closed.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -43,6 +42,7 @@ class Frame(msgspec.Struct, gc=False):
     ext: dict[str, str]
     body: memoryview
     form: int  # JSON or BINARY
+    typed: msgspec.Struct | None = None  # instead of `ext`: see `requests`
 
     @property
     def oneway(self) -> bool:
@@ -66,12 +66,15 @@ class _JsonHeader(msgspec.Struct, gc=False):
 _json = msgspec.json.Decoder(_JsonHeader, strict=False)
 
 
-def frames_in(view: memoryview, end: int) -> tuple[list[Frame], int]:
+Decode = Callable[[memoryview, memoryview, int], Frame]  # header, body, form
+
+
+def frames_in(view: memoryview, end: int, decode: Decode | None = None) -> tuple[list[Frame], int]:
     """All complete frames in `view[:end]`, and how many bytes they take."""
     frames: list[Frame] = []
-    at = 0
+    at, decode, unpack = 0, decode or decoded, _HEAD.unpack_from
     while end - at >= 8:
-        length, head = _HEAD.unpack_from(view, at)
+        length, head = unpack(view, at)
         header_bytes, form = head & 0xFFFFFF, head >> 24
         if length > FRAME_BYTES_MAX or length < 4 + header_bytes:
             raise FrameError(
@@ -81,7 +84,7 @@ def frames_in(view: memoryview, end: int) -> tuple[list[Frame], int]:
         if behind > end:
             break
         body_at = at + 8 + header_bytes
-        frames.append(_frame(view[at + 8 : body_at], view[body_at:behind], form))
+        frames.append(decode(view[at + 8 : body_at], view[body_at:behind], form))
         at = behind
     return frames, at
 
@@ -94,7 +97,8 @@ def missing_bytes(view: memoryview, end: int) -> int:
     return max(0, 4 + int(length) - end)
 
 
-def _frame(header: memoryview, body: memoryview, form: int) -> Frame:
+def decoded(header: memoryview, body: memoryview, form: int) -> Frame:
+    """A frame with its ext fields as a dict."""
     try:
         if form == JSON:
             return _from_json(header, body)

@@ -35,6 +35,7 @@ TOPIC_BYTES_MAX = 127
 _HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
 _FRONT = struct.Struct(">IIIiiqqiq")  # up to the born host
 _BATCHED = struct.Struct(">IiiiI")  # a message in a batch, up to its body
+_V6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
 FIXED_BYTES = _HEAD_V4.size + 1 + 2
 
 
@@ -74,7 +75,7 @@ class Record(Entry):
     def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
         body, topic, properties = self.body, self.topic, self.properties
         body_bytes, topic_bytes = len(body), len(topic)
-        if self.sys_flag & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6):
+        if self.sys_flag & _V6:
             at = self._write_head_v6(buffer, at, queue_id, offset, store_ms)
         else:
             _HEAD_V4.pack_into(
