@@ -5,6 +5,7 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.complete
 ROUNDS ?= 20
 TESTS  ?=
+ARGS   ?=
 UV     := uv==0.13.7
 
 # The first Python on the path that is new enough; name another with `make setup PYTHON=...`.
@@ -12,10 +13,10 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop serve bench lint format crash lock clean
+.PHONY: help setup demo test interop serve bench bench-rocketmq lint format crash lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## a virtual environment in .venv with everything pinned in constraints.txt
 	@echo "ready: $(VENV)/bin/penstock --help"
@@ -49,6 +50,9 @@ serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 
 bench: $(STAMP) ## measure, and print what was measured
 	@$(PY) -m bench
+
+bench-rocketmq: $(STAMP) ## Penstock beside RocketMQ, same Java client (needs Java 17 with Maven); quickly: make bench-rocketmq ARGS=--quick
+	@$(PY) -m bench.rocketmq $(ARGS)
 
 lint: $(STAMP) ## ruff, its formatter, and mypy --strict on src
 	@$(VENV)/bin/ruff check .

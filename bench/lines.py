@@ -17,22 +17,28 @@ from penstock.store.store import Store
 
 @dataclass
 class Line:
-    """One figure and its goal. `least` goals are to be reached from above, others from below."""
+    """One figure and its goal, if it has one. `least` goals are to be reached from above, others from below."""
 
     name: str
     value: float
     unit: str
-    goal: float
+    goal: float | None
     least: bool
     beside: str = ""  # what it was compared with, and how that did
 
     @property
     def reached(self) -> bool:
+        if self.goal is None:
+            return True
         return self.value >= self.goal if self.least else self.value <= self.goal
 
     def text(self) -> str:
-        sign, verdict = (">=" if self.least else "<="), ("ok" if self.reached else "MISSED")
-        return f"{self.name:58} {self.value:10,.2f} {self.unit:14} {sign} {self.goal:<8,g} {verdict:7} {self.beside}"
+        return f"{self.name:66} {self.value:10,.2f} {self.unit:14} {self._verdict():20} {self.beside}"
+
+    def _verdict(self) -> str:
+        if self.goal is None:
+            return ""
+        return f"{'>=' if self.least else '<='} {self.goal:<8,g} {'ok' if self.reached else 'MISSED'}"
 
     def as_dict(self) -> dict[str, object]:
         return {**asdict(self), "reached": self.reached}

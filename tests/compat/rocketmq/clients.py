@@ -55,8 +55,8 @@ DIFFERENT = (JAVA_4, JAVA_5, GO, NODE)
 class Process:
     """A driver that is under way."""
 
-    def __init__(self, command: list[str], home: Path) -> None:
-        self._command = command
+    def __init__(self, command: list[str], home: Path, wait_s: float = WAIT_S) -> None:
+        self._command, self._wait_s = command, wait_s
         self._lines: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
         self._errors: list[str] = []
         self._process = subprocess.Popen(
@@ -100,9 +100,9 @@ class Process:
         if self._early:
             return self._early.popleft()
         try:
-            line = self._lines.get(timeout=WAIT_S)
+            line = self._lines.get(timeout=self._wait_s)
         except queue.Empty:
-            raise AssertionError(f"nothing came for {WAIT_S} s; {self._said()}") from None
+            raise AssertionError(f"nothing came for {self._wait_s} s; {self._said()}") from None
         if line is None:
             raise AssertionError(f"ended early; {self._said()}")
         return line
@@ -131,11 +131,15 @@ class Process:
 
     def ask(self, line: str) -> Line:
         """Write a line and have the answer."""
+        self.tell(line)
+        return self.next()
+
+    def tell(self, line: str) -> None:
+        """Write a line."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # it has ended: the answer is missing, and that is said
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
-        return self.next()
 
     def to_the_end(self) -> list[Line]:
         """All lines that are left, up to the one that says that it is done."""

@@ -53,11 +53,14 @@ class Peer(NamedTuple):
 
 @contextlib.contextmanager
 def real_rocketmq(
-    folder: Path, version: str = toolchain.BROKER_5, settings: Mapping[str, str] | None = None
+    folder: Path,
+    version: str = toolchain.BROKER_5,
+    settings: Mapping[str, str] | None = None,
+    ports: tuple[int, int] | None = None,
 ) -> Iterator[Peer]:
     """A name server and a broker that is registered with it; settings go on top of the broker's own."""
     classpath = toolchain.peer_classpath(version)
-    namesrv_port, broker_port = free_port(), free_broker_port()
+    namesrv_port, broker_port = ports or (free_port(), free_broker_port())
     with contextlib.ExitStack() as stack:
         name_server = _configured(folder / "namesrv", _name_server_settings(namesrv_port))
         first = stack.enter_context(_process(classpath, NAME_SERVER, name_server))

@@ -98,13 +98,19 @@ def _maven(source: Path, folder: Path, version: str, *goals: str) -> None:
 def java_driver(version: str, say: Say = quiet) -> list[str]:
     """The command that starts the Java driver with a client version; flags of the JVM go behind its first word."""
 
+    classpath = java_program(f"rocketmq-java-{version}", HERE / "java", version, say)
+    home = f"-Drocketmq.home.dir={HERE / 'java' / 'home'}"
+    return [java(), *JVM_FLAGS, home, "-cp", classpath, "penstock.compat.Driver"]
+
+
+def java_program(name: str, source: Path, version: str, say: Say = quiet) -> str:
+    """Where Java finds a Maven project's classes, compiled now if need be, and a client version."""
+
     def build(source: Path, folder: Path) -> None:
         _maven(source, folder, version, "compile")
 
-    folder = built(f"rocketmq-java-{version}", HERE / "java", build, say)
-    classpath = f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
-    home = f"-Drocketmq.home.dir={HERE / 'java' / 'home'}"
-    return [java(), *JVM_FLAGS, home, "-cp", classpath, "penstock.compat.Driver"]
+    folder = built(name, source, build, say)
+    return f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
 
 
 def peer_classpath(version: str, say: Say = quiet) -> str:

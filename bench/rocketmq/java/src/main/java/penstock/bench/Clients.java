@@ -1,0 +1,62 @@
+package penstock.bench;
+
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Producers and consumers as an application makes them: nothing is tuned, except that a failed send is not tried again. */
+final class Clients {
+    interface Seen {
+        void message(MessageExt message);
+    }
+
+    private static final int SEND_TIMEOUT_MS = 10_000;
+    private static final String MODEL_TOPIC = "TBW102"; // new topics are created where this one is
+
+    private Clients() {
+    }
+
+    static DefaultMQProducer producer(Request request) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("bench-producer");
+        producer.setNamesrvAddr(request.text("namesrv"));
+        producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
+        producer.setRetryTimesWhenSendFailed(0); // a message that counts was sent once
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.start();
+        return producer;
+    }
+
+    static DefaultMQProducer producerWithTopic(Request request) throws Exception {
+        DefaultMQProducer producer = producer(request);
+        producer.createTopic(MODEL_TOPIC, request.text("topic"), request.number("queues"), Map.of());
+        return producer;
+    }
+
+    static DefaultMQPushConsumer consumer(Request request, Seen seen) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("group-" + request.text("topic"));
+        consumer.setNamesrvAddr(request.text("namesrv"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(request.text("topic"), "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(seen::message);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        return consumer;
+    }
+
+    static Message message(Request request, byte[] body) {
+        return new Message(request.text("topic"), body);
+    }
+
+    static byte[] body(Request request) {
+        byte[] body = new byte[request.number("bytes")];
+        ThreadLocalRandom.current().nextBytes(body);
+        return body;
+    }
+}

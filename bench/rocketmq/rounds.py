@@ -1,0 +1,107 @@
+"""The order of things: both brokers stand, one is under load while the other idles, and they take turns.
+
+A first round of every line is thrown away: it warms the client's compiled code, and RocketMQ's. Who goes first changes
+from round to round.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.compat.rocketmq.toolchain import Say
+
+from bench.lines import settle
+from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, serving
+from bench.rocketmq.lines import MEMORY, ORDERS, START, Amounts, Result
+from bench.rocketmq.load import Figures, Load
+
+IDLE_S = 3.0
+
+
+class Plan(NamedTuple):
+    """What to do."""
+
+    folder: Path
+    brokers: Sequence[str]
+    keys: Sequence[str]
+    amounts: Amounts
+    profile: str
+    say: Say
+    pause: Callable[[], None]  # called while the brokers still run
+
+
+def results(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
+    """All measurements with one flush."""
+    if START in plan.keys or MEMORY in plan.keys:
+        yield from _starts(plan, flush, load)
+    wanted = [key for key in ORDERS if key in plan.keys]
+    if wanted:
+        yield from _loads(plan, flush, load, wanted)
+
+
+def _starts(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
+    for run in range(plan.amounts.runs):
+        for name in _turn(plan.brokers, run):
+            first_s, idle_mb = _start(plan.folder / f"{name}-{flush}-start-{run}", name, flush, load)
+            plan.say(
+                f"{flush} flush, start {run + 1}, {name}: first message after {first_s:.2f} s, {idle_mb:.0f} MB idle"
+            )
+            if START in plan.keys:
+                yield Result(flush, START, name, {"first_s": first_s})
+            if MEMORY in plan.keys:
+                yield Result(flush, MEMORY, name, {"idle_mb": idle_mb})
+
+
+def _start(folder: Path, name: str, flush: str, load: Load) -> tuple[float, float]:
+    """Seconds from the start of the processes to the first message taken, and memory some seconds after that."""
+    ports = Ports.free()
+    load.begin(f"127.0.0.1:{ports.namesrv}", "first")
+    tried = load.trying()
+    began = time.perf_counter()
+    with serving(name, folder, flush, ports) as broker:
+        tried()
+        first_s = time.perf_counter() - began
+        time.sleep(IDLE_S)
+        return first_s, broker.resident_mb()
+
+
+def _loads(plan: Plan, flush: str, load: Load, wanted: Sequence[str]) -> Iterator[Result]:
+    with contextlib.ExitStack() as stack:
+        brokers = {}
+        for name in plan.brokers:
+            ports, profile = Ports.free(), plan.profile if name == PENSTOCK else ""
+            brokers[name] = stack.enter_context(serving(name, plan.folder / f"{name}-{flush}", flush, ports, profile))
+            plan.say(brokers[name].text())
+        for key in wanted:
+            yield from _line(plan, flush, load, brokers, key)
+        if MEMORY in plan.keys:
+            for name, broker in brokers.items():
+                figures = {"after_mb": broker.resident_mb(), "after_anonymous_mb": broker.anonymous_mb()}
+                yield Result(flush, MEMORY, name, figures)
+        plan.pause()
+
+
+def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: str) -> Iterator[Result]:
+    order = ORDERS[key]
+    for run in range(plan.amounts.runs + 1):
+        for name in _turn(list(brokers), run):
+            settle()
+            figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())
+            plan.say(f"{flush} flush, {key}, {f'run {run}' if run else 'warm-up'}, {name}: {_text(figures)}")
+            if run:
+                yield Result(flush, key, name, figures)
+
+
+def _turn(names: Sequence[str], run: int) -> list[str]:
+    return list(names) if run % 2 else list(reversed(names))
+
+
+def _text(figures: Figures) -> str:
+    parts = [f"{figures['per_s']:,.0f} msg/s", f"CPU {figures['cpu_us']:.1f} us"]
+    if "p99_ms" in figures:
+        parts.append(f"p50 {figures['p50_ms']:.2f} ms, p99 {figures['p99_ms']:.2f} ms")
+    if figures.get("failures"):
+        parts.append(f"{figures['failures']:,} FAILED, the first with: {figures['failure']}")
+    return ", ".join(parts)
