@@ -5,6 +5,7 @@ reads in a worker thread. Damage that a read comes upon is reported as an event;
 """
 
 import asyncio
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,9 +15,29 @@ from penstock.core.waits import Waits
 from penstock.store.read import Batch, Damage, Plan
 from penstock.store.store import Bounds, Store
 
-__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags"]  # what a gateway gets in its hands
+__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags", "narrowed"]  # what a gateway gets in its hands
 
 Tags = frozenset[int]
+
+
+def narrowed(batch: Batch, keep: Callable[[memoryview], bool], messages_max: int, bytes_max: int) -> Batch:
+    """Of what a read brought, what `keep` selects: as many as both limits allow, but at least one. The next read begins
+    behind the last one that was looked at.
+    """
+    chosen: list[int] = []
+    size = 0
+    for at, payload in enumerate(batch.payloads):
+        if not keep(payload):
+            continue
+        size += len(payload)
+        if chosen and (size > bytes_max or len(chosen) == messages_max):
+            return _only(batch, chosen)._replace(next_offset=int(batch.rows["base"][at]))
+        chosen.append(at)
+    return _only(batch, chosen)
+
+
+def _only(batch: Batch, chosen: list[int]) -> Batch:
+    return batch._replace(payloads=[batch.payloads[at] for at in chosen], rows=batch.rows[chosen])
 
 
 class Fetcher:

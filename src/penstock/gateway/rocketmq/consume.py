@@ -1,7 +1,10 @@
 """Pulls: codes 11 and 361, with long polling.
 
 The checks come in the order that clients know: group (26, 16), topic (17, 16), queue, subscription (23, 24), its
-version (25). An offset outside the queue is corrected and told (21); the end of the queue waits.
+version (25), its filter (27). An offset outside the queue is corrected and told (21); the end of the queue waits.
+
+A SQL filter is asked for each message of a stretch of the queue. When it selects none of them, the client is told to go
+on behind them: a pull never looks at more than that stretch.
 """
 
 import asyncio
@@ -10,7 +13,7 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, OffsetMoved
-from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, Tags
+from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, narrowed
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
 from penstock.core.resets import Resets
@@ -18,8 +21,8 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.filters import Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
-from penstock.gateway.rocketmq.members import codes_of
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
@@ -28,6 +31,7 @@ from penstock.wire.rocketmq.requests import Pull
 
 BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
+STRETCH_MESSAGES, STRETCH_BYTES = 256, 1024 * 1024  # what a SQL filter looks at per pull
 
 
 class Consume:
@@ -62,7 +66,7 @@ class Consume:
         if not 0 <= asked.queueId < topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.read_queues - 1} to read, not {asked.queueId}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
-        tags = self._tags(asked, connection)
+        filtered = self._wanted(asked, connection)
         group, name, queue = asked.consumerGroup, asked.topic, asked.queueId
         if asked.sysFlag & PullFlag.COMMIT and self._resets.counts(group, name, queue, asked.commitOffset):
             self._offsets.commit(group, name, queue, asked.commitOffset)
@@ -72,17 +76,13 @@ class Consume:
             connection.reply(frame, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
             return
         frame.body = memoryview(b"")  # it may be answered later, and the receive buffer is used again
-        self._read(_Call(frame, connection, asked, topic, tags), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
+        self._read(_Call(frame, connection, asked, topic, filtered), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
 
-    def _tags(self, asked: Pull, connection: Connection) -> Tags:
+    def _wanted(self, asked: Pull, connection: Connection) -> Wanted:
         if asked.sysFlag & PullFlag.SUBSCRIPTION:
-            kind, expression = asked.expressionType or "TAG", asked.subscription
-        else:
-            known = self._groups.subscription_for(asked.consumerGroup, asked.topic, asked.subVersion, connection)
-            kind, expression = known.kind, known.expression
-        if kind != "TAG":
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"filters of type {kind} are not served yet: use tags")
-        return codes_of(expression)
+            return wanted(asked.expressionType, asked.subscription)
+        known = self._groups.subscription_for(asked.consumerGroup, asked.topic, asked.subVersion, connection)
+        return wanted(known.kind, known.expression, ResponseCode.FILTER_DATA_NOT_EXIST)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -94,9 +94,10 @@ class Consume:
         elif offset == bounds.max_offset:
             self._at_the_end(call, bounds, may_wait)
         else:
-            size = min(max(BYTES_DEFAULT, call.asked.maxMsgBytes), BYTES_MAX)
-            count = min(max(call.asked.maxMsgNums, 1), MESSAGES_MAX)
-            plan = self._fetcher.plan(queue, offset, count, size, call.tags)
+            count, size = call.messages_max, call.bytes_max
+            if call.wanted.sql is not None:
+                count, size = STRETCH_MESSAGES, STRETCH_BYTES
+            plan = self._fetcher.plan(queue, offset, count, size, call.wanted.tags)
             batch = self._fetcher.load_now(plan)
             if batch is not None:
                 self._found(call, bounds, batch)
@@ -112,6 +113,8 @@ class Consume:
             refuse(call.connection, call.frame, error)
 
     def _found(self, call: "_Call", bounds: Bounds, batch: Batch) -> None:
+        if call.wanted.sql is not None:
+            batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
             ext = _ext(batch.next_offset, bounds)
             call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads)
@@ -163,8 +166,16 @@ class _Call(msgspec.Struct):
     connection: Connection
     asked: Pull
     topic: Topic
-    tags: Tags
+    wanted: Wanted
     wait: Wait | None = None
+
+    @property
+    def messages_max(self) -> int:
+        return min(max(self.asked.maxMsgNums, 1), MESSAGES_MAX)
+
+    @property
+    def bytes_max(self) -> int:
+        return min(max(BYTES_DEFAULT, self.asked.maxMsgBytes), BYTES_MAX)
 
     @property
     def queue(self) -> int:

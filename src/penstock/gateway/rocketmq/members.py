@@ -7,9 +7,10 @@ from penstock.core.groups import Group, Groups, Heartbeat, Subscription
 from penstock.core.resets import Resets
 from penstock.core.topics import Topics, TopicSettings
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.filters import wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import BROKER
-from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name, java_hash
+from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -23,6 +24,10 @@ class _Subscription(msgspec.Struct, rename="camel"):
     sub_string: str = "*"
     expression_type: str | None = "TAG"
     sub_version: int = 0
+
+
+class _Check(msgspec.Struct, rename="camel"):
+    subscription_data: _Subscription | None = None
 
 
 class _Consumer(msgspec.Struct, rename="camel"):
@@ -63,13 +68,6 @@ class _Lock(msgspec.Struct, rename="camel"):
     consumer_group: str
     client_id: str
     mq_set: list[_Queue] = []
-
-
-def codes_of(expression: str) -> frozenset[int]:
-    """The tag hashes that an expression like `A || B` asks for; empty for all."""
-    if expression in ("", "*"):
-        return frozenset()
-    return frozenset(java_hash(tag.strip()) for tag in expression.split("||") if tag.strip())
 
 
 class Members:
@@ -142,8 +140,11 @@ class Members:
         return group
 
     def check_client_config(self, frame: Frame, connection: Connection) -> None:
-        """Asked only for filters that are not tags."""
-        raise Refused(ResponseCode.SYSTEM_ERROR, "SQL filters are not served yet: use tags")
+        """Whether a filter can be used. Asked before a consumer starts, and only for filters that are not tags."""
+        asked = body_as(_Check, frame).subscription_data
+        if asked is not None:
+            wanted(asked.expression_type, asked.sub_string)
+        connection.reply(frame, ResponseCode.SUCCESS)
 
     # --- queue locks, for orderly consumers ---------------------------------------------------------------------------
 

@@ -5,14 +5,17 @@ import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * {@code pull --namesrv A --topic T --group G [--mode subscribe|assign|queues] [--tags EXPR] [--from begin|stored]}: the lite
- * pull consumer, its queues shared with the group or taken by itself, or the old pull consumer that walks queue by queue.
+ * {@code pull --namesrv A --topic T --group G [--mode subscribe|assign|queues] [--tags EXPR | --sql EXPR]
+ * [--from begin|stored]}: the lite pull consumer, its queues shared with the group or taken by itself, or the old pull
+ * consumer that walks queue by queue.
  * {@code {"ready":true}}, a line per message, until standard input ends (queues: until the end of each queue).
  */
 final class Pull {
@@ -22,6 +25,7 @@ final class Pull {
         "queues", Pull::queues);
     private static final long POLL_MS = 200;
     private static final int PULL_MESSAGES = 32;
+    private static final int TRIES_MAX = 175; // a heartbeat comes every 30 seconds
 
     private Pull() {
     }
@@ -33,9 +37,14 @@ final class Pull {
 
     private static void subscribed(Options options) throws Exception {
         DefaultLitePullConsumer consumer = lite(options);
-        consumer.subscribe(options.text("topic"), options.text("tags", "*"));
+        consumer.subscribe(options.text("topic"), selector(options));
         consumer.start();
         poll(consumer);
+    }
+
+    private static MessageSelector selector(Options options) {
+        return options.has("sql") ? MessageSelector.bySql(options.text("sql"))
+            : MessageSelector.byTag(options.text("tags", "*"));
     }
 
     private static void assigned(Options options) throws Exception {
@@ -84,7 +93,7 @@ final class Pull {
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(options.text("topic"))) {
             long end = consumer.maxOffset(queue);
             for (long offset = consumer.minOffset(queue); offset < end;) {
-                PullResult result = consumer.pull(queue, options.text("tags", "*"), offset, PULL_MESSAGES);
+                PullResult result = pulled(consumer, queue, options, offset);
                 if (result.getMsgFoundList() != null) {
                     result.getMsgFoundList().forEach(Messages::print);
                 }
@@ -92,5 +101,20 @@ final class Pull {
             }
         }
         consumer.shutdown();
+    }
+
+    /** The client takes a broker that has not answered a heartbeat yet for one that is too old for SQL. */
+    private static PullResult pulled(DefaultMQPullConsumer consumer, MessageQueue queue, Options options, long offset)
+        throws Exception {
+        for (int tries = 1;; tries++) {
+            try {
+                return consumer.pull(queue, selector(options), offset, PULL_MESSAGES);
+            } catch (MQClientException failure) {
+                if (tries == TRIES_MAX || !String.valueOf(failure.getErrorMessage()).contains("upgrade")) {
+                    throw failure;
+                }
+                Thread.sleep(POLL_MS);
+            }
+        }
     }
 }
