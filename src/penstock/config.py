@@ -85,6 +85,10 @@ class RocketmqConfig(msgspec.Struct, forbid_unknown_fields=True):
     auto_create_topics: bool = True  # a send to a topic that does not exist creates it
     auto_create_groups: bool = True  # a group that nobody has set may consume
     connections_max: int = 20_000
+    transaction_timeout_ms: int = 6_000  # until a producer is first asked about a half message
+    transaction_check_interval_ms: int = 30_000  # and until it is asked again
+    transaction_checks_max: int = 15  # then the message is given up
+    half_messages_max: int = 100_000  # held at a time
 
 
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):

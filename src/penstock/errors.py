@@ -157,6 +157,21 @@ class StagesFull(PenstockError):
         self.limit = limit
 
 
+class TooManyHalves(PenstockError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} half messages wait for the end of their transactions already: end some first, "
+            "or raise rocketmq.half_messages_max"
+        )
+        self.limit = limit
+
+
+class HalfNotOpen(PenstockError):
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"the half message at offset {offset} is not open: it was ended before, or never was there")
+        self.offset = offset
+
+
 # --- the store --------------------------------------------------------------------------------------------------------
 
 

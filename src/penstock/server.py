@@ -22,13 +22,13 @@ from penstock import logs
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config, ServerConfig
 from penstock.core.broker import Broker
-from penstock.core.delays import Delays
 from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
 from penstock.gateway.http.routes import Router
-from penstock.gateway.rocketmq import rocketmq_delays, rocketmq_gateway, rocketmq_router
+from penstock.gateway.rocketmq import rocketmq_gateway, rocketmq_router
 from penstock.gateway.rocketmq.house import House
+from penstock.gateway.rocketmq.kept import Kept
 from penstock.model import Entry
 from penstock.wire import plain
 from penstock.wire.rocketmq import record
@@ -59,13 +59,20 @@ class Server:
         self._broker: Broker | None = None
         self._state = "starting"
         self._listening: list[Listening] = []
-        self.delays: Delays | None = None
+        self._kept: Kept | None = None
 
     @property
     def broker(self) -> Broker:
         if self._broker is None:
             raise StoreClosed
         return self._broker
+
+    @property
+    def kept(self) -> Kept:
+        """What RocketMQ clients have sent to come later."""
+        if self._kept is None:
+            raise StoreClosed
+        return self._kept
 
     def obstacle(self) -> str:
         """Why clients should not be sent here; empty when they should."""
@@ -79,7 +86,7 @@ class Server:
         house = House(self.config.server, lambda: int(self.addresses["broker"].rpartition(":")[2]))
         settings = self.config.rocketmq
         create = settings.auto_create_topics, settings.auto_create_groups
-        router = rocketmq_router(self.broker, house, self.clock, *create)
+        router = rocketmq_router(self.broker, house, self.clock, self.kept, *create)
         return rocketmq_gateway(router, settings.connections_max)
 
     def open(self) -> None:
@@ -95,10 +102,10 @@ class Server:
             self.open()
         try:
             await self.broker.start()
-            self.delays = rocketmq_delays(self.broker, self.clock)
-            self.delays.start()
+            self._kept = Kept(self.broker, self.clock, self.config.rocketmq)
             for name, entrance in GATEWAYS.items():
                 self.addresses[name] = await self._listen(entrance)
+            self.kept.start()
             self._state = "running"
             _write_ready_file(server.ready_file, self.addresses)
         except BaseException:
@@ -117,8 +124,8 @@ class Server:
         if sum(cut_off):
             log.warning("connections cut off", connections=sum(cut_off))
         self._listening.clear()
-        if self.delays is not None:
-            self.delays.stop()
+        if self._kept is not None:
+            self._kept.stop()
         await asyncio.wait_for(self.broker.stop(), max(patience_ms, 1) / 1000)
         log.info("stopped")
 

@@ -8,21 +8,16 @@ What a delivered message looks like is not known here: `revive` makes the entry 
 is nowhere to deliver it to any more.
 """
 
-import asyncio
 from collections.abc import Callable
 
-from penstock import logs
 from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
 from penstock.core.publish import Publisher
-from penstock.errors import PenstockError
 from penstock.model import Entry
 from penstock.store.store import Store
 
-log = logs.get(__name__)
-
 PREFIX = "delay/"
-TICK_S = 0.1
+TICK_MS = 100
 _MESSAGES_MAX, _BYTES_MAX = 256, 1 << 20
 _TRIM_EVERY = 1_000  # messages: a trim is a fact too
 
@@ -38,24 +33,6 @@ class Delays:
         self._store, self._fetcher, self._publisher, self._clock = store, fetcher, publisher, clock
         self._lines, self._revive = lines, revive
         self._delivered = {queue: int(store.catalog.get(f"{PREFIX}{queue}") or b"0") for queue in lines}
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="penstock-delays")
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            try:
-                await self.tick()
-            except PenstockError as error:
-                log.error("delayed messages could not be delivered, it is tried again", error=str(error))
-            except Exception:
-                log.exception("delayed messages could not be delivered, it is tried again")
 
     async def tick(self) -> None:
         """Deliver what is due."""

@@ -81,6 +81,13 @@ class StageExpired(Event):
     messages: int
 
 
+class HalfGivenUp(Event):
+    topic: str
+    producer_group: str
+    message_id: str
+    asks: int  # how often the producer was asked
+
+
 class ProgressDamaged(Event):
     what: str
 

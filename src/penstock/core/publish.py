@@ -41,7 +41,7 @@ class Publisher:
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog."""
         self._check(entries)
-        self._store.append(entries, group=True, facts=facts)
+        self._store.append(entries, group=True, facts=facts or None)
         self._acknowledge(entries, then, self._store.ack_position)
 
     def _check(self, entries: Sequence[Entry]) -> None:

@@ -22,7 +22,7 @@ class World:
 
     async def after(self, passed_ms: int) -> None:
         self.clock.advance(passed_ms)
-        await self.server.delays.tick()
+        await self.server.kept.tick()
         await self.server.broker.keeper.durable(self.server.broker.store.end_position)
 
     async def bodies(self, topic: str, queue: int = 0) -> list[bytes]:

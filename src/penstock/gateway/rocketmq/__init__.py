@@ -10,19 +10,20 @@ collide.
     members.py     heartbeats, unregistering, the consumer list, queue locks
     groups.py      settings of groups, and what follows from them
     retry.py       messages that are sent back, dead letters
+    transactions.py  half messages: committed, rolled back, asked about
+    kept.py        what is kept back, and the tasks that see to it in time
     admin.py       what mqadmin asks a broker
 """
 
 from penstock.clock import Clock
 from penstock.core.broker import Broker
-from penstock.core.delays import Delays
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
-from penstock.gateway.rocketmq.delay import LEVELS_MS, Reviver, schedule_topic
 from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
+from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
@@ -30,19 +31,23 @@ from penstock.gateway.rocketmq.produce import Produce
 from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
+from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
 
 
 def rocketmq_router(
-    broker: Broker, house: House, clock: Clock, auto_create: bool, auto_create_groups: bool = True
+    broker: Broker, house: House, clock: Clock, kept: Kept, auto_create: bool, auto_create_groups: bool = True
 ) -> Router:
     """All that RocketMQ clients may ask, put together."""
     topics, groups, offsets = broker.topics, broker.groups, broker.offsets
     resets = broker.resets
     rules = GroupRules(broker.group_settings, offsets, auto_create_groups)
     members = Members(topics, groups, resets, clock, rules)
+    transactions = Transactions(topics, kept.halves, kept.placer, members.producer_of, clock, broker.bus)
+    kept.add("transactions", transactions.tick, TICK_MS)
     parts = (
         Names(topics, house, auto_create),
-        Produce(topics, broker.publisher, house, auto_create, rules.of),
+        Produce(topics, broker.publisher, house, auto_create, rules.of, kept),
+        transactions,
         Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules),
         Positions(topics, broker.fetcher, offsets, resets),
         members,
@@ -52,12 +57,6 @@ def rocketmq_router(
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
-
-
-def rocketmq_delays(broker: Broker, clock: Clock) -> Delays:
-    """What delivers delayed messages when they are due."""
-    lines = dict(zip(schedule_topic(broker.topics).queues, LEVELS_MS, strict=True))
-    return Delays(broker.store, broker.fetcher, broker.publisher, clock, lines, Reviver(broker.topics))
 
 
 def rocketmq_gateway(router: Router, connections_max: int) -> Gateway:

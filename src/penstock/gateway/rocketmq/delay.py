@@ -5,15 +5,18 @@ to its own.
 import msgspec
 
 from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.gateway.rocketmq.routes import Refused
 from penstock.model import Entry
 from penstock.wire.plain import tag_hash
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.codes import ResponseCode
 from penstock.wire.rocketmq.record import Message, Record, length_of, message_in
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200, 1_800, 3_600, 7_200)
 LEVELS_MS = tuple(seconds * 1_000 for seconds in _SECONDS)
 
+_DELAY = f"{props.DELAY}{props.NAME_END}"
 REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
 
 
@@ -25,19 +28,43 @@ def schedule_topic(topics: Topics) -> Topic:
     return topics.create_now(SCHEDULE_TOPIC, TopicSettings(write_queues=len(LEVELS_MS), retention_ms=0), system=True)
 
 
-def delayed(record: Record, level: int, schedule: Topic) -> Record:
-    """The same message, to be kept back: it remembers where it belongs."""
-    index = min(level, len(LEVELS_MS)) - 1
-    real = f"{REAL_TOPIC}\x01{record.topic.decode()}\x02{REAL_QUEUE}\x01{record.queue_index}\x02"
+def moved(record: Record, topic: Topic, index: int) -> Record:
+    """The same message, to be kept in another queue: it remembers where it belongs."""
+    separator = "" if record.properties.endswith(b"\x02") or not record.properties else "\x02"
+    real = f"{separator}{REAL_TOPIC}\x01{record.topic.decode()}\x02{REAL_QUEUE}\x01{record.queue_index}\x02"
+    properties = record.properties + real.encode()
+    if len(properties) > props.BYTES_MAX:
+        why = f"properties of {len(properties)} bytes with what the broker adds: at most {props.BYTES_MAX} are taken"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)
     held = msgspec.structs.replace(
-        record,
-        queue=schedule.queues[index],
-        queue_index=index,
-        topic=SCHEDULE_TOPIC.encode(),
-        properties=record.properties + real.encode(),
+        record, queue=topic.queues[index], queue_index=index, topic=topic.name.encode(), properties=properties
     )
     held.length = length_of(held)
     return held
+
+
+def delayed(record: Record, level: int, schedule: Topic) -> Record:
+    """The same message, to be kept back."""
+    return moved(record, schedule, min(level, len(LEVELS_MS)) - 1)
+
+
+class Placer:
+    """Where a message goes that is sent, or committed: to its own queue, or first to where it is kept back."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._schedule = schedule_topic(topics)
+
+    def placed(self, record: Record, properties: str) -> Record:
+        """The record to append. `properties` are those of the message, as text."""
+        level = _delay_level(properties)
+        return delayed(record, level, self._schedule) if level else record
+
+
+def _delay_level(properties: str) -> int:
+    if _DELAY not in properties:  # nearly always
+        return 0
+    level = props.find(properties, props.DELAY)
+    return int(level[:9]) if level.isdecimal() else 0
 
 
 def record_of(message: Message, topic: Topic, index: int, properties: dict[str, str]) -> Record:

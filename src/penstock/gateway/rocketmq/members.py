@@ -100,6 +100,15 @@ class Members:
         if not there:
             self.producers.pop(name, None)
 
+    def producer_of(self, group: str) -> Connection | None:
+        """Somebody of a producer group who is connected: each in turn."""
+        there = self.producers.get(group, {})
+        for connection in list(there):
+            there[connection] = there.pop(connection)  # the next time it is another's turn
+            if not connection.gone:
+                return connection
+        return None
+
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
     def heart_beat(self, frame: Frame, connection: Connection) -> None:

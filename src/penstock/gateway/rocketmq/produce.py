@@ -1,7 +1,8 @@
 """Sends: codes 10, 310 and 320. All neighbours of one read are one call to the core.
 
 What a client sent is stored as it was sent: body, flags and properties, with the cluster's name added. With a delay
-level it waits in the schedule topic first. Not here yet, and refused in plain words: arbitrary timers and transactions.
+level, or prepared for a transaction, it is kept back first (`kept.py`). Not here yet, and refused in plain words:
+arbitrary timers.
 """
 
 import random
@@ -15,8 +16,8 @@ from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.errors import BadTopicName, PenstockError, TopicNotFound
 from penstock.gateway.rocketmq.connection import VERSION, Connection
-from penstock.gateway.rocketmq.delay import delayed, schedule_topic
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
+from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action, Entry
 from penstock.wire.plain import tag_hash
@@ -72,10 +73,10 @@ java_hash = lru_cache(maxsize=10_000)(tag_hash)
 
 class Produce:
     def __init__(
-        self, topics: Topics, publisher: Publisher, house: House, auto_create: bool, group_of: GroupOf
+        self, topics: Topics, publisher: Publisher, house: House, auto_create: bool, group_of: GroupOf, kept: Kept
     ) -> None:
         self._topics, self._publisher, self._house, self._auto_create = topics, publisher, house, auto_create
-        self._group_of = group_of
+        self._group_of, self._kept = group_of, kept
 
     def routes(self) -> Routes:
         return {
@@ -88,10 +89,11 @@ class Produce:
         """Store the messages of these requests; each is answered when they are durable."""
         entries: list[Entry] = []
         sent: list[Sent] = []
+        held: list[Record] = []
         store_host = self._house.store_host_for(connection)
         for frame in frames:
             try:
-                entry, index = self._entry(frame, connection, store_host)
+                entry, index = self._entry(frame, connection, store_host, held)
             except PenstockError as error:
                 refuse(connection, frame, error)
                 continue
@@ -108,8 +110,13 @@ class Produce:
             self._publisher.publish(entries, done)
         except PenstockError as error:
             refuse_all(connection, sent, error)
+        else:
+            if held:
+                self._kept.appended(held)
 
-    def _entry(self, frame: Frame, connection: Connection, store_host: bytes) -> tuple[Record | RecordRun, int]:
+    def _entry(
+        self, frame: Frame, connection: Connection, store_host: bytes, held: list[Record]
+    ) -> tuple[Record | RecordRun, int]:
         """What to store, and the index of the queue that was asked for. Hot: for an ordinary message it asks as little
         as can be.
         """
@@ -122,8 +129,6 @@ class Produce:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
         sys_flag, born_host = asked.sysFlag, connection.born_host
-        if sys_flag & SysFlag.TRANSACTION_BITS == SysFlag.PREPARED:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not served yet")
         if len(born_host) + len(store_host) > _V4_HOSTS_BYTES:
             sys_flag |= _v6_flags(born_host, store_host)
         record = Record(
@@ -140,8 +145,8 @@ class Produce:
         if asked.batch:
             return self._batch(frame, asked, record), index
         complete(record, frame.body, asked.flag, asked.properties)
-        if _DELAY in asked.properties and (level := _delay_level(asked.properties)):
-            record = delayed(record, level, schedule_topic(self._topics))
+        if sys_flag & SysFlag.TRANSACTION_BITS or _DELAY in asked.properties:
+            record = self._kept.placed(record, asked.properties, held)
         return record, index
 
     def _batch(self, frame: Frame, asked: Send | SendV2, model: Record) -> RecordRun:
@@ -229,11 +234,6 @@ def complete(record: Record, body: memoryview, flag: int, properties: str) -> Re
 def _v6_flags(born_host: bytes, store_host: bytes) -> int:
     born, store = len(born_host) > _V4_HOST_BYTES, len(store_host) > _V4_HOST_BYTES
     return born * SysFlag.BORN_HOST_V6 | store * SysFlag.STORE_HOST_V6
-
-
-def _delay_level(properties: str) -> int:
-    level = props.find(properties, props.DELAY)
-    return int(level) if level.isdecimal() else 0
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

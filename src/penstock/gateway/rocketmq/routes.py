@@ -36,6 +36,8 @@ CODES: dict[type[errors.PenstockError], ResponseCode] = {
     errors.DiskFull: ResponseCode.SERVICE_NOT_AVAILABLE,
     errors.StoreClosed: ResponseCode.SERVICE_NOT_AVAILABLE,
     errors.TooManyWaiting: ResponseCode.SYSTEM_BUSY,
+    errors.TooManyHalves: ResponseCode.SYSTEM_BUSY,
+    errors.HalfNotOpen: ResponseCode.SYSTEM_ERROR,
 }
 
 

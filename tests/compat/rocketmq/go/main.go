@@ -12,8 +12,11 @@ import (
 )
 
 var commands = map[string]func(options) error{
-	"produce": produce,
-	"push":    push,
+	"produce":  produce,
+	"push":     push,
+	"transact": transact,
+	"request":  request,
+	"reply":    reply,
 }
 
 // line is one JSON object of the output.
@@ -34,7 +37,7 @@ func (l line) print() {
 func main() {
 	rlog.SetLogLevel("error") // it logs to standard error
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: driver produce|push --namesrv HOST:PORT ...")
+		fmt.Fprintln(os.Stderr, "usage: driver produce|push|transact|request|reply --namesrv HOST:PORT ...")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](parsed(os.Args[2:])); err != nil {

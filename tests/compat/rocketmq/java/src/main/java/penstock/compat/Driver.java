@@ -19,6 +19,9 @@ public final class Driver {
         "produce", Produce::run,
         "push", Push::run,
         "pull", Pull::run,
+        "transact", Transact::run,
+        "request", Request::ask,
+        "reply", Request::reply,
         "admin", Admin::run);
 
     private Driver() {

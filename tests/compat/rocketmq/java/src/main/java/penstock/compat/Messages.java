@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Messages that can be told apart: {@code --label L --count N [--body-bytes N] [--keys] [--tags A,B] [--properties]
- * [--delay-level L] [--delay-ms N]}. Number i has the body "L-i", filled up to --body-bytes, the key "key-L-i", the tags in
+ * [--delay-level L] [--delay-ms N] [--delay-sec N] [--deliver-in-ms N]}. Number i has the body "L-i", filled up to --body-bytes, the key "key-L-i", the tags in
  * turn, and the properties number=i and colour=blue or red.
  */
 final class Messages {
@@ -45,6 +45,13 @@ final class Messages {
         }
         if (options.has("delay-ms")) { // 4.9.8 has no setter for it
             MessageAccessor.putProperty(message, "TIMER_DELAY_MS", options.text("delay-ms"));
+        }
+        if (options.has("delay-sec")) {
+            MessageAccessor.putProperty(message, "TIMER_DELAY_SEC", options.text("delay-sec"));
+        }
+        if (options.has("deliver-in-ms")) {
+            long deliverMs = System.currentTimeMillis() + options.number("deliver-in-ms", 0);
+            MessageAccessor.putProperty(message, "TIMER_DELIVER_MS", Long.toString(deliverMs));
         }
         return message;
     }
