@@ -10,14 +10,20 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.testing.frames import create_topic
 from penstock.testing.journal import Journal, Victim, contents
+from penstock.testing.visitors import Visitor, best_visitor
 
 SEGMENT_BYTES = 4 << 20
 LOAD_S = 1.5
+TOPIC = "payments"  # not one of the journal's
+KILL_AFTER = 1_000
+MORE = 100
 
 
 class Stage:
@@ -55,7 +61,7 @@ def a_broker_under_load_is_killed(stage: Stage) -> None:
 def it_starts_again(stage: Stage) -> None:
     """The same folder again, with `penstock serve`: recovery, health, metrics, a clean stop"""
     began = time.monotonic()
-    with _serving(stage) as addresses:
+    with _serving(stage) as (addresses, _):
         stage.say(f"ready {(time.monotonic() - began) * 1000:.0f} ms after the command, on http://{addresses['http']}")
         stage.say(f"/readyz says {_get(addresses, '/readyz').strip()}")
         for line in _get(addresses, "/metrics").splitlines():
@@ -88,27 +94,73 @@ def the_log_is_scrubbed(stage: Stage) -> None:
         raise SystemExit(f"the log is not sound:\n{result.stdout}{result.stderr}")
 
 
+def a_rocketmq_client_comes_by(stage: Stage) -> None:
+    """A RocketMQ client sends; kill -9 in the middle of it; after a new start another gets everything"""
+    visitor = best_visitor(stage.folder / "visitor", stage.say)
+    before = _sent_into_the_kill(stage, visitor)
+    with _serving(stage) as (addresses, _):
+        with visitor.sending(addresses, TOPIC, "after", MORE) as sender:
+            after = sender.take(MORE)
+        stage.say(f"started again on the same folder; another {len(after):,} sent and acknowledged")
+        wanted = {f"before-{number}" for number in before} | {f"after-{number}" for number in after}
+        with visitor.receiving(addresses, TOPIC, "accounting") as receiver:
+            got: Counter[str] = Counter()
+            while not wanted <= got.keys():
+                got.update(receiver.take(1))
+    if twice := [body for body, times in got.items() if times > 1]:
+        raise SystemExit(f"{twice[0]} came {got[twice[0]]} times")
+    stage.say(f"a consumer ({visitor.name}) got all {len(wanted):,} that were acknowledged, each once")
+
+
+def _sent_into_the_kill(stage: Stage, visitor: Visitor) -> list[int]:
+    """The numbers of the messages that were acknowledged before the broker died."""
+    with _broker_process(stage) as (addresses, process):
+        create_topic(addresses["broker"], TOPIC)
+        stage.say(f"{visitor.name}, sending to the topic {TOPIC!r} at {addresses['namesrv']}")
+        with visitor.sending(addresses, TOPIC, "before", 100 * KILL_AFTER) as sender:
+            acknowledged = sender.take(KILL_AFTER)
+            process.kill()
+            process.wait()
+            acknowledged += sender.rest()
+    stage.say(f"killed with SIGKILL while it was sending; {len(acknowledged):,} messages had been acknowledged to it")
+    return acknowledged
+
+
 SCENES: list[Callable[[Stage], None]] = [
     a_broker_under_load_is_killed,
     it_starts_again,
     every_acknowledged_message_is_there,
     the_log_is_scrubbed,
+    a_rocketmq_client_comes_by,
 ]
 
 
+Broker = tuple[dict[str, str], "subprocess.Popen[bytes]"]
+
+
 @contextmanager
-def _serving(stage: Stage) -> Iterator[dict[str, str]]:
+def _serving(stage: Stage) -> Iterator[Broker]:
+    """A broker that is stopped in peace."""
+    with _broker_process(stage) as (addresses, process):
+        yield addresses, process
+        process.send_signal(signal.SIGTERM)
+        if code := process.wait(10):
+            raise SystemExit(f"the broker ended with exit code {code}")
+
+
+@contextmanager
+def _broker_process(stage: Stage) -> Iterator[Broker]:
+    """A broker; whatever happens, it does not outlive the scene."""
     ready = stage.folder / "ready.json"
+    ready.unlink(missing_ok=True)
     ports = [option for name in ("namesrv", "broker", "pulsar", "http") for option in (f"--{name}-port", "0")]
     command = [sys.executable, "-m", "penstock", "serve", "--data", stage.data, "--ready-file", str(ready)]
     process = subprocess.Popen([*command, *ports, "--log-level", "warning"])
     try:
-        yield _wait_for(ready, process)
+        yield _wait_for(ready, process), process
     finally:
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(10)
-    if code:
-        raise SystemExit(f"the broker ended with exit code {code}")
+        process.kill()
+        process.wait()
 
 
 def _wait_for(ready: Path, process: "subprocess.Popen[bytes]") -> dict[str, str]:

@@ -7,6 +7,7 @@ sentence; a build that fails raises `BuildFailed` with the tool's own words.
 Packages come through the ordinary clients (mvn, go, npm) from wherever those are set up to look.
 """
 
+import functools
 import hashlib
 import os
 import shutil
@@ -26,7 +27,9 @@ BROKER_5 = "5.5.0"
 # Short-lived processes on few cores: no second compiler, no collector threads.
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 
-Build = Callable[[Path, Path], None]
+BUILD_LIMIT_S = 900  # the first time packages are fetched
+
+Build = Callable[[Path, Path, float], None]  # from, to, within seconds
 Say = Callable[[str], None]
 
 
@@ -50,7 +53,7 @@ def tool(name: str, why: str) -> str:
     return found
 
 
-def built(name: str, source: Path, build: Build, say: Say = quiet) -> Path:
+def built(name: str, source: Path, build: Build, say: Say = quiet, limit_s: float = BUILD_LIMIT_S) -> Path:
     """The folder of a finished build of these sources; built now if there is none."""
     folder = BUILDS / f"{name}-{_fingerprint(source)}"
     complete = folder / ".complete"
@@ -60,7 +63,7 @@ def built(name: str, source: Path, build: Build, say: Say = quiet) -> Path:
     for older in BUILDS.glob(f"{name}-*"):
         shutil.rmtree(older)
     folder.mkdir(parents=True)
-    build(source, folder)
+    build(source, folder, limit_s)
     complete.touch()
     return folder
 
@@ -76,9 +79,12 @@ def _files(source: Path) -> Iterator[Path]:
     return (file for file in source.rglob("*") if file.is_file())
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, limit_s: float) -> None:
     quietly = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    done = subprocess.run(command, cwd=folder, **quietly, check=False)
+    try:
+        done = subprocess.run(command, cwd=folder, **quietly, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise BuildFailed(f"{' '.join(command)} did not end within {limit_s:g} s") from None
     if done.returncode:
         raise BuildFailed(f"{' '.join(command)} in {folder} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
@@ -87,66 +93,67 @@ def java() -> str:
     return tool("java", "the Java client needs Java 17 or newer")
 
 
-def _maven(source: Path, folder: Path, version: str, *goals: str) -> None:
+def _maven(source: Path, folder: Path, limit_s: float, version: str, *goals: str) -> None:
     java()
     mvn = tool("mvn", "the Java client comes through Maven")
     places = [f"-Dbuild.folder={folder}", f"-Dmdep.outputFile={folder / 'classpath'}"]
     settings = [f"-Drocketmq.version={version}", *places]
-    _run([mvn, "-B", "-q", "-f", str(source / "pom.xml"), *settings, *goals, "dependency:build-classpath"], folder)
+    command = [mvn, "-B", "-q", "-f", str(source / "pom.xml"), *settings, *goals, "dependency:build-classpath"]
+    _run(command, folder, limit_s)
 
 
-def java_driver(version: str, say: Say = quiet) -> list[str]:
+def java_driver(version: str, say: Say = quiet, limit_s: float = BUILD_LIMIT_S) -> list[str]:
     """The command that starts the Java driver with a client version; flags of the JVM go behind its first word."""
 
-    classpath = java_program(f"rocketmq-java-{version}", HERE / "java", version, say)
+    classpath = java_program(f"rocketmq-java-{version}", HERE / "java", version, say, limit_s)
     home = f"-Drocketmq.home.dir={HERE / 'java' / 'home'}"
     return [java(), *JVM_FLAGS, home, "-cp", classpath, "penstock.compat.Driver"]
 
 
-def java_program(name: str, source: Path, version: str, say: Say = quiet) -> str:
+def java_program(name: str, source: Path, version: str, say: Say = quiet, limit_s: float = BUILD_LIMIT_S) -> str:
     """Where Java finds a Maven project's classes, compiled now if need be, and a client version."""
 
-    def build(source: Path, folder: Path) -> None:
-        _maven(source, folder, version, "compile")
+    def build(source: Path, folder: Path, limit_s: float) -> None:
+        _maven(source, folder, limit_s, version, "compile")
 
-    folder = built(name, source, build, say)
+    folder = built(name, source, build, say, limit_s)
     return f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
 
 
 def peer_classpath(version: str, say: Say = quiet) -> str:
     """Where Java finds a real name server and broker."""
 
-    def build(source: Path, folder: Path) -> None:
-        _maven(source, folder, version)
+    def build(source: Path, folder: Path, limit_s: float) -> None:
+        _maven(source, folder, limit_s, version)
 
     return (built(f"rocketmq-peer-{version}", HERE / "peer", build, say) / "classpath").read_text().strip()
 
 
-def go_driver(say: Say = quiet) -> list[str]:
+def go_driver(say: Say = quiet, limit_s: float = BUILD_LIMIT_S) -> list[str]:
     """The command that starts the Go driver."""
 
-    def build(source: Path, folder: Path) -> None:
+    def build(source: Path, folder: Path, limit_s: float) -> None:
         go = tool("go", "the Go client is compiled with it")
-        _run([go, "build", "-mod=readonly", "-trimpath", "-o", str(folder / "driver"), "."], source)
+        _run([go, "build", "-mod=readonly", "-trimpath", "-o", str(folder / "driver"), "."], source, limit_s)
 
-    return [str(built("rocketmq-go", HERE / "go", build, say) / "driver")]
+    return [str(built("rocketmq-go", HERE / "go", build, say, limit_s) / "driver")]
 
 
-def node_driver(say: Say = quiet) -> list[str]:
+def node_driver(say: Say = quiet, limit_s: float = BUILD_LIMIT_S) -> list[str]:
     """The command that starts the Node driver."""
     node = tool("node", "the Node client runs on it")
 
-    def build(source: Path, folder: Path) -> None:
+    def build(source: Path, folder: Path, limit_s: float) -> None:
         npm = tool("npm", "the Node client comes through it")
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
-        _run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+        _run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder, limit_s)
 
-    return [node, str(built("rocketmq-node", HERE / "node", build, say) / "driver.js")]
+    return [node, str(built("rocketmq-node", HERE / "node", build, say, limit_s) / "driver.js")]
 
 
-DRIVERS: dict[str, Callable[[Say], list[str]]] = {
-    "java-4": lambda say: java_driver(CLIENT_4, say),
-    "java-5": lambda say: java_driver(CLIENT_5, say),
+DRIVERS: dict[str, Callable[..., list[str]]] = {
+    "java-4": functools.partial(java_driver, CLIENT_4),
+    "java-5": functools.partial(java_driver, CLIENT_5),
     "go": go_driver,
     "node": node_driver,
 }
