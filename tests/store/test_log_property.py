@@ -256,7 +256,7 @@ class StoreAgainstLists(RuleBasedStateMachine):
 
 
 StoreAgainstLists.TestCase.settings = settings(
-    max_examples=60 * EXAMPLES,
+    max_examples=250 * EXAMPLES,
     stateful_step_count=40,
     deadline=None,
     phases=PHASES,
