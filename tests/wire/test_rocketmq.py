@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import StoreError
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.batch import BatchError, parts_in, run_of
 from penstock.wire.rocketmq.codes import SysFlag
 from penstock.wire.rocketmq.frame import (
     BINARY,
@@ -22,15 +23,12 @@ from penstock.wire.rocketmq.frame import (
     pack,
 )
 from penstock.wire.rocketmq.record import (
-    BatchError,
     Record,
-    batched,
     from_physical,
     length_of,
     message_in,
     messages_in,
     physical_offset,
-    run_of,
     split,
 )
 from penstock.wire.rocketmq.requests import SendV2, fields_of, request_in, topic_of
@@ -152,17 +150,47 @@ def test_a_record_comes_back(record):
     assert found.sound
 
 
-@given(st.lists(records(), min_size=1, max_size=8))
-def test_a_run_is_split_as_it_was_put_together(several):
+def batch_of(several: list[Record]) -> bytes:
+    """What a client sends."""
+    packed = []
     for record in several:
-        record.queue = several[0].queue
-    run = run_of(several)
+        length = 20 + len(record.body) + 2 + len(record.properties)
+        head = struct.pack(">IiiiI", length, 0, 0, record.flag, len(record.body))
+        packed.append(b"".join((head, record.body, struct.pack(">H", len(record.properties)), record.properties)))
+    return b"".join(packed)
+
+
+@given(records(), st.lists(records(), min_size=1, max_size=8))
+def test_a_batch_becomes_records_that_can_be_split_again(model, several):
+    run = run_of(model, parts_in(memoryview(batch_of(several)), model.topic, b"CLUSTER\x01c\x02"))
     payload = written(run)
     spans, found = split(payload), messages_in(payload)
     assert [message.offset for message in found] == list(range(7, 7 + len(several)))
-    assert [bytes(message.body) for message in found] == [bytes(record.body) for record in several]
+    assert [(message.body, message.flag) for message in found] == [(record.body, record.flag) for record in several]
+    for message, record in zip(found, several, strict=True):
+        own = props.parse(record.properties.decode())
+        assert message.properties == {**own, "CLUSTER": "c"}
+        assert (message.topic.encode(), message.born_host) == (model.topic, model.born_host)
+        assert message.sound
     assert spans.starts.tolist() == run.spans().starts.tolist()
-    assert spans.lengths.tolist() == [record.length for record in several]
+    assert spans.lengths.tolist() == run.spans().lengths.tolist() == [message.length for message in found]
+    assert spans.tags.tolist() == run.spans().tags.tolist()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda data: data[:-1], "does not fit"),
+        (lambda data: data + b"\0", "cut off"),
+        (lambda data: struct.pack(">I", 5) + data[4:], "does not fit"),
+        (lambda data: data[:-3] + b"\x00\x09\xff", "do not fit"),
+        (lambda data: data[:-1] + b"\xff", "not UTF-8"),
+    ],
+)
+def test_a_batch_that_lies_is_refused_in_plain_words(damage, told):
+    data = batch_of([Record(queue=1, length=0, body=b"x", properties=b"y")])
+    with pytest.raises(BatchError, match=told):
+        parts_in(memoryview(damage(data)), b"t", b"")
 
 
 @given(records(), st.data())
@@ -178,7 +206,7 @@ def test_garbage_is_no_record_and_no_batch(data):
     with pytest.raises(StoreError):
         message_in(memoryview(data))
     with contextlib.suppress(BatchError):
-        batched(memoryview(data))
+        parts_in(memoryview(data), b"topic", b"")
 
 
 def test_a_physical_offset_fits_into_a_double():

@@ -8,8 +8,6 @@ arbitrary timers.
 import random
 import struct
 from collections.abc import Callable
-from copy import copy
-from functools import lru_cache
 
 from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
@@ -20,19 +18,17 @@ from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action, Entry
-from penstock.wire.plain import tag_hash
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.batch import BatchError, RecordRun, parts_in, run_of
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
 from penstock.wire.rocketmq.frame import JSON, Frame, pack
 from penstock.wire.rocketmq.record import (
     OFFSET_BITS,
     TOPIC_BYTES_MAX,
-    BatchError,
+    V6,
     Record,
-    RecordRun,
-    batched,
+    java_hash,
     length_of,
-    run_of,
 )
 from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 
@@ -67,8 +63,6 @@ _ALWAYS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 _LENGTHS = struct.Struct(">II")  # of a frame, and of its header
 
 Sent = tuple[Frame, Record | RecordRun, int]  # a request, what it became, and the index of its queue
-
-java_hash = lru_cache(maxsize=10_000)(tag_hash)
 
 
 class Produce:
@@ -128,7 +122,7 @@ class Produce:
         if index >= topic.write_queues and index >= topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
-        sys_flag, born_host = asked.sysFlag, connection.born_host
+        sys_flag, born_host = asked.sysFlag & ~V6, connection.born_host
         if len(born_host) + len(store_host) > _V4_HOSTS_BYTES:
             sys_flag |= _v6_flags(born_host, store_host)
         record = Record(
@@ -155,18 +149,13 @@ class Produce:
         """
         common = props.parse(asked.properties)
         common.pop(props.UNIQ_KEY, None)
-        shared = props.build(common)
         try:
-            found = batched(frame.body)
+            parts = parts_in(frame.body, model.topic, (props.build(common) + _CLUSTER).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        if not found:
+        if not parts:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-        records = []
-        for flag, body, own in found:
-            joined = own + ("" if own.endswith(props.VALUE_END) or not own else props.VALUE_END) + shared
-            records.append(complete(copy(model), body, flag, joined))
-        return run_of(records)
+        return run_of(model, parts)
 
     def _topic(self, asked: Send | SendV2, version: int) -> Topic:
         """The topic of a message that is not quite ordinary: create it, or bury the message, or refuse it."""

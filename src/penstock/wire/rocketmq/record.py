@@ -9,11 +9,11 @@ A host is 4 or 16 bytes of address (by bits of sysFlag) and an int32 port. The "
 that message ids carry, is the queue's number in the log and the message's offset packed into 53 bits, since one client
 reads it as a double.
 
-`Record` is an entry of one message, `RecordRun` the messages of a batch for one queue under one header.
+`Record` is an entry of one message; several under one header are in `batch`.
 """
 
 import struct
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -32,11 +32,17 @@ MAGIC = 0xDAA320A7
 OFFSET_BITS, QUEUE_BITS = 36, 17
 TOPIC_BYTES_MAX = 127
 
-_HEAD_V4 = struct.Struct(">IIIiiqqiq8sq8siqI")
+V6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+HEADS = {  # a record up to its body, by these two bits of its sysFlag
+    born_v6 | store_v6: struct.Struct(f">IIIiiqqiq{20 if born_v6 else 8}sq{20 if store_v6 else 8}siqI")
+    for born_v6 in (0, SysFlag.BORN_HOST_V6)
+    for store_v6 in (0, SysFlag.STORE_HOST_V6)
+}
 _FRONT = struct.Struct(">IIIiiqqiq")  # up to the born host
-_BATCHED = struct.Struct(">IiiiI")  # a message in a batch, up to its body
-_V6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
-FIXED_BYTES = _HEAD_V4.size + 1 + 2
+LENGTHS_BYTES = 1 + 2  # of the topic, of the properties
+BYTES_MIN = HEADS[0].size + LENGTHS_BYTES
+
+java_hash = lru_cache(maxsize=10_000)(tag_hash)
 
 
 def physical_offset(queue_id: int, offset: int) -> int:
@@ -75,15 +81,13 @@ class Record(Entry):
     def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
         body, topic, properties = self.body, self.topic, self.properties
         body_bytes, topic_bytes = len(body), len(topic)
-        if self.sys_flag & _V6:
-            at = self._write_head_v6(buffer, at, queue_id, offset, store_ms)
-        else:
-            _HEAD_V4.pack_into(
-                buffer, at, self.length, MAGIC, crc32(body) & 0x7FFFFFFF, self.queue_index, self.flag, offset,
-                queue_id << OFFSET_BITS | offset, self.sys_flag, self.born_ms, self.born_host, store_ms,
-                self.store_host, self.reconsume_times, self.prepared_offset, body_bytes,
-            )  # fmt: skip
-            at += _HEAD_V4.size
+        head = HEADS[self.sys_flag & V6]
+        head.pack_into(
+            buffer, at, self.length, MAGIC, crc32(body) & 0x7FFFFFFF, self.queue_index, self.flag, offset,
+            queue_id << OFFSET_BITS | offset, self.sys_flag, self.born_ms, self.born_host, store_ms,
+            self.store_host, self.reconsume_times, self.prepared_offset, body_bytes,
+        )  # fmt: skip
+        at += head.size
         behind = at + body_bytes
         buffer[at:behind] = body
         buffer[behind] = topic_bytes
@@ -93,81 +97,11 @@ class Record(Entry):
         buffer[at + 1] = len(properties) & 0xFF
         buffer[at + 2 : at + 2 + len(properties)] = properties
 
-    def _write_head_v6(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> int:
-        head = b"".join(
-            (
-                _FRONT.pack(
-                    self.length, MAGIC, crc32(self.body) & 0x7FFFFFFF, self.queue_index, self.flag, offset,
-                    physical_offset(queue_id, offset), self.sys_flag, self.born_ms,
-                ),
-                self.born_host,
-                struct.pack(">q", store_ms),
-                self.store_host,
-                struct.pack(">iqI", self.reconsume_times, self.prepared_offset, len(self.body)),
-            )
-        )  # fmt: skip
-        buffer[at : at + len(head)] = head
-        return at + len(head)
-
 
 def length_of(record: Record) -> int:
     """The bytes that a record takes."""
-    hosts = len(record.born_host) + len(record.store_host) - 16
-    return FIXED_BYTES + hosts + len(record.body) + len(record.topic) + len(record.properties)
-
-
-class RecordRun(Entry):
-    """The messages of a batch: one entry, a row for each."""
-
-    encoding: ClassVar[int] = RECORD_RUN
-    run: ClassVar[bool] = True
-
-    records: Sequence[Record] = ()
-
-    def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
-        for record in self.records:
-            record.write_into(buffer, at, queue_id, offset, store_ms)
-            at += record.length
-            offset += 1
-
-    def spans(self) -> Spans:
-        lengths = np.array([record.length for record in self.records], dtype=np.int64)
-        tags = np.array([record.tag for record in self.records], dtype=np.int64)
-        return Spans(np.cumsum(lengths) - lengths, lengths, tags)
-
-
-def run_of(records: Sequence[Record]) -> RecordRun:
-    return RecordRun(
-        queue=records[0].queue, length=sum(record.length for record in records), count=len(records), records=records
-    )
-
-
-class BatchError(ValueError):
-    """The body of a batch is not what it should be."""
-
-
-def batched(body: memoryview) -> list[tuple[int, memoryview, str]]:
-    """The messages of a batch: flag, body and properties of each."""
-    found: list[tuple[int, memoryview, str]] = []
-    at, end = 0, len(body)
-    while at < end:
-        if at + _BATCHED.size > end:
-            raise BatchError(f"a batch is cut off at byte {at} of {end}")
-        length, _, _, flag, body_bytes = _BATCHED.unpack_from(body, at)
-        behind, body_at = at + length, at + _BATCHED.size
-        props_at = body_at + body_bytes
-        if behind > end or props_at + 2 > behind:
-            raise BatchError(f"a message of {length} bytes does not fit at byte {at} of a batch of {end}")
-        props_bytes = body[props_at] << 8 | body[props_at + 1]
-        if props_at + 2 + props_bytes > behind:
-            raise BatchError(f"the properties of the message at byte {at} of a batch do not fit")
-        try:
-            properties = str(body[props_at + 2 : props_at + 2 + props_bytes], "utf-8")
-        except UnicodeDecodeError as error:
-            raise BatchError(f"the properties of the message at byte {at} of a batch are not UTF-8: {error}") from None
-        found.append((flag, body[body_at:props_at], properties))
-        at = behind
-    return found
+    fixed = HEADS[record.sys_flag & V6].size + LENGTHS_BYTES
+    return fixed + len(record.body) + len(record.topic) + len(record.properties)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -240,10 +174,10 @@ def _message_in(view: memoryview, start: int) -> Message:
 
 def properties_in(record: memoryview) -> dict[str, str]:
     """The properties alone, without decoding the rest; none when it is no record."""
-    if len(record) < FIXED_BYTES or int.from_bytes(record[4:8], "big") != MAGIC:
+    if len(record) < BYTES_MIN or int.from_bytes(record[4:8], "big") != MAGIC:
         return {}
     flags = record[39]  # the lowest bits of sysFlag
-    at = _HEAD_V4.size - 4 + (12 if flags & SysFlag.BORN_HOST_V6 else 0) + (12 if flags & SysFlag.STORE_HOST_V6 else 0)
+    at = HEADS[flags & V6].size - 4
     try:
         at += 4 + int.from_bytes(record[at : at + 4], "big")
         at += 1 + record[at]
