@@ -10,6 +10,7 @@ collide.
     members.py     heartbeats, unregistering, the consumer list, queue locks
     groups.py      settings of groups, and what follows from them
     retry.py       messages that are sent back, dead letters
+    reply.py       answers to messages, passed on to whoever asked
     transactions.py  half messages: committed, rolled back, asked about
     kept.py        what is kept back, and the tasks that see to it in time
     admin.py       what mqadmin asks a broker
@@ -28,6 +29,7 @@ from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
+from penstock.gateway.rocketmq.reply import Reply
 from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
@@ -48,6 +50,7 @@ def rocketmq_router(
         Names(topics, house, auto_create),
         Produce(topics, broker.publisher, house, auto_create, rules.of, kept),
         transactions,
+        Reply(topics, members, house, clock),
         Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules),
         Positions(topics, broker.fetcher, offsets, resets),
         members,

@@ -1,7 +1,7 @@
 """Answers that come later: a handler starts the work and returns, the answer goes out when the work is done."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
@@ -16,18 +16,26 @@ class Later:
     def __init__(self) -> None:
         self._busy: set[asyncio.Task[None]] = set()
 
-    def __call__(self, frame: Frame, connection: Connection, work: Coroutine[None, None, bytes]) -> None:
-        """Answer with the body that the work brings, or with what went wrong."""
+    def __call__(
+        self,
+        frame: Frame,
+        connection: Connection,
+        work: Coroutine[None, None, bytes],
+        ext: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answer with the body that the work brings, and `ext`; or with what went wrong."""
         frame.body = memoryview(b"")  # the receive buffer is used again
-        task = asyncio.ensure_future(_answered(frame, connection, work))
+        task = asyncio.ensure_future(_answered(frame, connection, work, ext))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
 
-async def _answered(frame: Frame, connection: Connection, work: Coroutine[None, None, bytes]) -> None:
+async def _answered(
+    frame: Frame, connection: Connection, work: Coroutine[None, None, bytes], ext: Mapping[str, str] | None
+) -> None:
     try:
         body = await work
     except PenstockError as error:
         refuse(connection, frame, error)
     else:
-        connection.reply(frame, ResponseCode.SUCCESS, body=body)
+        connection.reply(frame, ResponseCode.SUCCESS, ext=ext, body=body)

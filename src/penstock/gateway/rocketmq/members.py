@@ -75,6 +75,8 @@ class Members:
         self._topics, self._groups, self._resets, self._clock = topics, groups, resets, clock
         self._rules = rules
         self.producers: dict[str, dict[Connection, str]] = {}
+        self._clients: dict[str, Connection] = {}  # producers by client id: whoever was heard last
+        self._client_ids: dict[Connection, str] = {}
         self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
 
     def routes(self) -> Routes:
@@ -93,6 +95,22 @@ class Members:
         self._resets.lost(connection)
         for name in [name for name, there in self.producers.items() if connection in there]:
             self._forget_producer(name, connection)
+        self._forget_client(connection)
+
+    def client(self, client_id: str) -> Connection | None:
+        """The producer with a client id, if it is connected."""
+        return self._clients.get(client_id)
+
+    def _know_client(self, client_id: str, connection: Connection) -> None:
+        if self._client_ids.get(connection) != client_id:
+            self._forget_client(connection)
+            self._client_ids[connection] = client_id
+        self._clients[client_id] = connection
+
+    def _forget_client(self, connection: Connection) -> None:
+        client_id = self._client_ids.pop(connection, "")
+        if self._clients.get(client_id) is connection:
+            del self._clients[client_id]
 
     def _forget_producer(self, name: str, connection: Connection) -> None:
         there = self.producers.get(name, {})
@@ -113,6 +131,8 @@ class Members:
 
     def heart_beat(self, frame: Frame, connection: Connection) -> None:
         beat = body_as(_Heartbeat, frame)
+        if beat.producerDataSet:
+            self._know_client(beat.clientID, connection)
         for producer in beat.producerDataSet:
             self.producers.setdefault(producer.group_name, {})[connection] = beat.clientID
         for consumer in beat.consumerDataSet:

@@ -12,7 +12,8 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-// request asks, as the Java driver does: a line per request, with the body of its reply or the error.
+// request asks, as the Java driver does: a line per request, with the body of its reply or the error. It may ask several
+// times: until its first heartbeat, which comes when it likes, the broker does not know where replies to this client go.
 func request(o options) error {
 	sender, err := started(o, "compat-requester-go")
 	if err != nil {
@@ -22,12 +23,16 @@ func request(o options) error {
 	timeout := time.Duration(o.numberOr("timeout-ms", 20_000)) * time.Millisecond
 	for number, message := range numbered(o) {
 		answer, err := sender.Request(context.Background(), timeout, message)
+		for tries := 1; err != nil && tries < o.numberOr("tries", 1); tries++ {
+			answer, err = sender.Request(context.Background(), timeout, message)
+		}
 		if err != nil {
 			line{"number": number, "error": err.Error()}.print()
 			continue
 		}
 		line{"number": number, "reply": string(answer.Body), "properties": answer.GetProperties()}.print()
 	}
+	time.Sleep(settle) // the client has the reply before it tells the broker so, and does not wait for that at shutdown
 	return nil
 }
 
@@ -62,8 +67,9 @@ func reply(o options) error {
 }
 
 func answerOne(ctx context.Context, sender rocketmq.Producer, message *primitive.MessageExt) {
-	made, err := consumer.CreateReplyMessage(message, []byte("re: "+string(message.Body)))
+	made, err := consumer.CreateReplyMessage(message, nil)
 	if err == nil {
+		made.Body = []byte("re: " + string(message.Body)) // this version of the client leaves the body out
 		_, err = sender.SendSync(ctx, made)
 	}
 	told := line{"body": string(message.Body), "status": "SEND_OK"}
