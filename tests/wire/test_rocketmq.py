@@ -162,7 +162,7 @@ def batch_of(several: list[Record]) -> bytes:
 
 @given(records(), st.lists(records(), min_size=1, max_size=8))
 def test_a_batch_becomes_records_that_can_be_split_again(model, several):
-    run = run_of(model, parts_in(memoryview(batch_of(several)), model.topic, b"CLUSTER\x01c\x02"))
+    run = run_of(model, parts_in(memoryview(batch_of(several)), model, b"CLUSTER\x01c\x02"))
     payload = written(run)
     spans, found = split(payload), messages_in(payload)
     assert [message.offset for message in found] == list(range(7, 7 + len(several)))
@@ -190,7 +190,7 @@ def test_a_batch_becomes_records_that_can_be_split_again(model, several):
 def test_a_batch_that_lies_is_refused_in_plain_words(damage, told):
     data = batch_of([Record(queue=1, length=0, body=b"x", properties=b"y")])
     with pytest.raises(BatchError, match=told):
-        parts_in(memoryview(damage(data)), b"t", b"")
+        parts_in(memoryview(damage(data)), Record(queue=1, length=0, topic=b"t"), b"")
 
 
 @given(records(), st.data())
@@ -206,7 +206,7 @@ def test_garbage_is_no_record_and_no_batch(data):
     with pytest.raises(StoreError):
         message_in(memoryview(data))
     with contextlib.suppress(BatchError):
-        parts_in(memoryview(data), b"topic", b"")
+        parts_in(memoryview(data), Record(queue=1, length=0, topic=b"topic"), b"")
 
 
 def test_a_physical_offset_fits_into_a_double():

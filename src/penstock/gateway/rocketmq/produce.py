@@ -150,7 +150,7 @@ class Produce:
         common = props.parse(asked.properties)
         common.pop(props.UNIQ_KEY, None)
         try:
-            parts = parts_in(frame.body, model.topic, (props.build(common) + _CLUSTER).encode())
+            parts = parts_in(frame.body, model, (props.build(common) + _CLUSTER).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not parts:

@@ -21,17 +21,19 @@ _BATCHED = struct.Struct(">IiiiI")  # a message, up to its body
 _U16 = struct.Struct(">H")
 _TAGS, _END = f"{props.TAGS}{props.NAME_END}".encode(), props.VALUE_END.encode()
 
-Part = tuple[int, memoryview, bytes, int]  # flag, body, what comes behind the body (topic, properties), hash of the tag
+# Length of the record, flag, body, what comes behind the body (topic and properties), hash of the tag.
+Part = tuple[int, int, memoryview, bytes, int]
 
 
 class BatchError(ValueError):
     """The body of a batch is not what it should be."""
 
 
-def parts_in(body: memoryview, topic: bytes, shared: bytes) -> list[Part]:
+def parts_in(body: memoryview, model: Record, shared: bytes) -> list[Part]:
     """The messages of a batch. `shared` are properties that hold for all of them."""
     found: list[Part] = []
-    at, end, prefix = 0, len(body), bytes((len(topic),)) + topic
+    at, end, prefix = 0, len(body), bytes((len(model.topic),)) + model.topic
+    head_bytes = HEADS[model.sys_flag & V6].size
     while at < end:
         if at + _BATCHED.size > end:
             raise BatchError(f"a batch is cut off at byte {at} of {end}")
@@ -51,7 +53,8 @@ def parts_in(body: memoryview, topic: bytes, shared: bytes) -> list[Part]:
         if len(properties) > props.BYTES_MAX:
             raise BatchError(f"properties of {len(properties)} bytes: at most {props.BYTES_MAX} are taken")
         tag = java_hash(props.find(own.decode(), props.TAGS)) if _TAGS in own else 0
-        found.append((flag, body[body_at:props_at], prefix + _U16.pack(len(properties)) + properties, tag))
+        tail = prefix + _U16.pack(len(properties)) + properties
+        found.append((head_bytes + body_bytes + len(tail), flag, body[body_at:props_at], tail, tag))
         at = behind
     return found
 
@@ -77,12 +80,12 @@ class RecordRun(Entry, kw_only=True):
         index, sys_flag, born_ms, born_host = model.queue_index, model.sys_flag, model.born_ms, model.born_host
         store_host, tries, head = model.store_host, model.reconsume_times, HEADS[sys_flag & V6]
         pack, head_bytes = head.pack_into, head.size
-        for flag, body, tail, _ in self.parts:
+        for length, flag, body, tail, _ in self.parts:
             body_at = at + head_bytes
             tail_at = body_at + len(body)
-            behind = tail_at + len(tail)
+            behind = at + length
             pack(
-                buffer, at, behind - at, MAGIC, crc32(body) & 0x7FFFFFFF, index, flag, offset, physical, sys_flag,
+                buffer, at, length, MAGIC, crc32(body) & 0x7FFFFFFF, index, flag, offset, physical, sys_flag,
                 born_ms, born_host, store_ms, store_host, tries, 0, tail_at - body_at,
             )  # fmt: skip
             buffer[body_at:tail_at] = body
@@ -92,13 +95,11 @@ class RecordRun(Entry, kw_only=True):
             physical += 1
 
     def spans(self) -> Spans:
-        head_bytes = HEADS[self.model.sys_flag & V6].size
-        lengths = np.array([head_bytes + len(body) + len(tail) for _, body, tail, _ in self.parts], dtype=np.int64)
-        tags = np.array([tag for _, _, _, tag in self.parts], dtype=np.int64)
+        lengths = np.array([part[0] for part in self.parts], dtype=np.int64)
+        tags = np.array([part[4] for part in self.parts], dtype=np.int64)
         return Spans(np.cumsum(lengths) - lengths, lengths, tags)
 
 
 def run_of(model: Record, parts: list[Part]) -> RecordRun:
-    head_bytes = HEADS[model.sys_flag & V6].size
-    length = sum(head_bytes + len(body) + len(tail) for _, body, tail, _ in parts)
+    length = sum(part[0] for part in parts)
     return RecordRun(queue=model.queue, length=length, count=len(parts), model=model, parts=parts)
