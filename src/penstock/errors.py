@@ -91,6 +91,14 @@ class TooManyWaiting(PenstockError):
         super().__init__(f"{limit} consumers wait for messages already: try again later, or raise broker.waiters_max")
 
 
+class IndexBusy(PenstockError):
+    def __init__(self) -> None:
+        super().__init__(
+            "there is much to search, and it is not done yet: ask again, it goes on where it ended; "
+            "a smaller range of time is quicker"
+        )
+
+
 class NotAuthorized(PenstockError):
     def __init__(self, who: str, action: str, resource: str) -> None:
         super().__init__(f"{who} may not {action} on {resource}")

@@ -22,6 +22,7 @@ from penstock.store.cleaner import Move, dead, worth_cleaning
 from penstock.store.commit import Commits, Then
 from penstock.store.files import Disk, write_whole
 from penstock.store.format import LOG_FOLDER, open_format
+from penstock.store.keyfiles import KeyFiles
 from penstock.store.log import Log
 from penstock.store.queues import QueueFact, pack_queue, queue_key
 from penstock.store.read import Batch, Damage, Plan, Reader
@@ -252,6 +253,19 @@ class Store:
         while row < table.visible_row and table.is_lost(row):
             row += 1
         return min(table.offset_of(row), table.visible_offset)
+
+    def is_durable(self, queue: int, offset: int) -> bool:
+        """Whether everything below an offset has been synced: it is there after a power cut, too."""
+        table = self.table(queue)
+        row = table.row_at_offset(offset - 1)
+        if not table.min_row <= row < table.visible_row:
+            return offset <= table.min_offset
+        last = table.rows(row, row + 1)
+        return int(last["position"][0]) + int(last["length"][0]) <= self._commits.durable
+
+    def key_files(self) -> KeyFiles:
+        """Where an index of keys may be kept."""
+        return KeyFiles(self._disk, self._segments.secret)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 

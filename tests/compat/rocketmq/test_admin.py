@@ -140,13 +140,17 @@ def test_messages_are_found_again(mqadmin, use, new_topic):
     topic = new_topic()
     sent = use(JAVA_5).produce(topic, 5, "--keys", "--tags", "red", "--label", topic)[3]
     of_topic = ("-t", topic) if mqadmin.version == CLIENT_5 else ()  # the older tool does not know the option
+    by_key = mqadmin("queryMsgByKey", "-t", topic, "-k", f"key-{topic}-3")
+    assert [[sent["msgId"], str(sent["queueId"]), str(sent["queueOffset"])]] == [row[:3] for row in rows(by_key)]
+    by_unique_key = mqadmin("queryMsgByUniqueKey", "-t", topic, "-i", sent["msgId"])
     by_id = mqadmin("queryMsgById", *of_topic, "-i", sent["offsetMsgId"])
     place = ("-i", str(sent["queueId"]), "-o", str(sent["queueOffset"]))
     by_offset = mqadmin("queryMsgByOffset", "-t", topic, "-b", broker_name(mqadmin, topic), *place)
-    for printed in (by_id, by_offset):
+    for printed in (by_id, by_offset, by_unique_key):
         assert f"Keys:                [key-{topic}-3]" in printed
         assert "Tags:                [red]" in printed
     assert f"OffsetID:            {sent['offsetMsgId']}" in by_id
+    assert FAILED not in by_unique_key
 
 
 def broker_name(mqadmin, topic):

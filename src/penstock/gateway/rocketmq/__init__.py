@@ -18,6 +18,7 @@ collide.
 
 from penstock.clock import Clock
 from penstock.core.broker import Broker
+from penstock.core.keys import KeyIndex
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
@@ -29,11 +30,13 @@ from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
+from penstock.gateway.rocketmq.query import Query
 from penstock.gateway.rocketmq.reply import Reply
 from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
+from penstock.wire.rocketmq.peek import keys_in
 
 
 def rocketmq_router(
@@ -57,6 +60,7 @@ def rocketmq_router(
         Retry(topics, broker.fetcher, broker.publisher, rules),
         Reset(topics, broker.fetcher, groups, offsets, resets),
         Admin(topics, broker.fetcher, groups, offsets, members, clock.now_ms()),
+        Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in)),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from penstock.core.fetch import Tags
 from penstock.gateway.rocketmq.routes import Refused
 from penstock.wire.rocketmq.codes import ResponseCode
-from penstock.wire.rocketmq.record import java_hash, properties_in
+from penstock.wire.rocketmq.peek import properties_in
+from penstock.wire.rocketmq.record import java_hash
 from penstock.wire.rocketmq.sql92 import Filter, SqlError, compiled
 
 TAG, SQL = "TAG", "SQL92"

@@ -38,6 +38,7 @@ CODES: dict[type[errors.PenstockError], ResponseCode] = {
     errors.TooManyWaiting: ResponseCode.SYSTEM_BUSY,
     errors.TooManyHalves: ResponseCode.SYSTEM_BUSY,
     errors.HalfNotOpen: ResponseCode.SYSTEM_ERROR,
+    errors.IndexBusy: ResponseCode.SYSTEM_BUSY,
 }
 
 

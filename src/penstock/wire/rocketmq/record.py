@@ -172,21 +172,6 @@ def _message_in(view: memoryview, start: int) -> Message:
     )
 
 
-def properties_in(record: memoryview) -> dict[str, str]:
-    """The properties alone, without decoding the rest; none when it is no record."""
-    if len(record) < BYTES_MIN or int.from_bytes(record[4:8], "big") != MAGIC:
-        return {}
-    flags = record[39]  # the lowest bits of sysFlag
-    at = HEADS[flags & V6].size - 4
-    try:
-        at += 4 + int.from_bytes(record[at : at + 4], "big")
-        at += 1 + record[at]
-        length = record[at] << 8 | record[at + 1]
-        return props.parse(str(record[at + 2 : at + 2 + length], "utf-8"))
-    except (IndexError, UnicodeDecodeError):
-        return {}
-
-
 def _host(view: memoryview, at: int, v6: int) -> tuple[bytes, int]:
     length = 20 if v6 else 8
     return bytes(view[at : at + length]), at + length

@@ -22,6 +22,7 @@ public final class Driver {
         "transact", Transact::run,
         "request", Request::ask,
         "reply", Request::reply,
+        "query", Query::run,
         "admin", Admin::run);
 
     private Driver() {
