@@ -11,6 +11,7 @@ and never served.
 
 from collections.abc import Iterable
 from itertools import groupby, pairwise
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -70,9 +71,10 @@ class Reader:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
         rows = plan.rows
         if len(rows):
-            low, high = int(rows["position"].min()), int((rows["position"] + rows["length"]).max())
+            positions, lengths = rows["position"].tolist(), rows["length"].tolist()  # lists: they are few
+            low, high = min(positions), max(map(add, positions, lengths))
             if self._is_easy(plan, low, high):
-                return plan.batch(self._slices(low, rows["position"].tolist(), rows["length"].tolist()))
+                return plan.batch(self._slices(low, positions, lengths))
         return _Cold(self, self._log, plan).load(wait)
 
     def _is_easy(self, plan: "Plan", low: int, high: int) -> bool:
@@ -94,10 +96,11 @@ class Reader:
 
 def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
     """As many rows as both limits allow, but at least one."""
-    if not len(rows):
-        return rows
-    by_bytes = int(np.cumsum(rows["length"], dtype=np.int64).searchsorted(bytes_max, side="right"))
-    by_count = int(np.cumsum(rows["count"], dtype=np.int64).searchsorted(messages_max, side="right"))
+    lengths, counts = rows["length"], rows["count"]
+    if int(lengths.sum(dtype=np.int64)) <= bytes_max and int(counts.sum(dtype=np.int64)) <= messages_max:
+        return rows  # the most common case, and empty ones
+    by_bytes = int(lengths.cumsum(dtype=np.int64).searchsorted(bytes_max, side="right"))
+    by_count = int(counts.cumsum(dtype=np.int64).searchsorted(messages_max, side="right"))
     return rows[: max(1, min(by_bytes, by_count))]
 
 
