@@ -74,6 +74,7 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     stage_expiry_ms: int = 3_600_000
     commit_keys_max: int = 100_000
     commit_key_expiry_ms: int = 7 * 24 * 3_600_000
+    counters_max: int = 10_000  # of each kind: groups by topic, topics
     chore_interval_ms: int = 1_000
     events_pending_max: int = 10_000
     events_retention_ms: int = 7 * 24 * 3_600_000

@@ -27,6 +27,7 @@ from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
 from penstock.core.topics import Topics, TopicSettings
+from penstock.core.traffic import Traffic
 from penstock.core.waits import Waits
 from penstock.errors import DiskFull, PenstockError, StoreError
 from penstock.model import Durability, Entry
@@ -63,7 +64,8 @@ class Broker:
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings)
-        self._minutes = Minutes(store, self.topics, clock, self.bus)
+        self.traffic = Traffic(clock, settings.counters_max)
+        self.minutes = Minutes(store, self.topics, self.traffic, clock, self.bus, settings.counters_max)
         self._chores: asyncio.Task[None] | None = None
         self._retained_ms = clock.monotonic_ms()
         self._state = "starting"
@@ -153,7 +155,7 @@ class Broker:
             self._append_events,
             self.staging.expire,
             self.groups.expire,
-            self._minutes.tick,
+            self.minutes.tick,
             self._retain,
         )
         while True:

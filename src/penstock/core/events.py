@@ -102,6 +102,25 @@ class QueueMinute(Event):
     max_offset: int
 
 
+class ProducerMinute(Event):
+    """A minute of a producer group on a topic."""
+
+    group: str
+    topic: str
+    messages: int
+    bytes: int
+
+
+class GroupMinute(Event):
+    """A minute of a consumer group on a topic."""
+
+    group: str
+    topic: str
+    messages: int  # that it was given
+    bytes: int
+    sent_back: int  # messages that it could not do with
+
+
 class MemberJoined(Event):
     group: str
     client_id: str

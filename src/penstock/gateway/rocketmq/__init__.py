@@ -51,13 +51,15 @@ def rocketmq_router(
     kept.add("transactions", transactions.tick, TICK_MS)
     parts = (
         Names(topics, house, auto_create),
-        Produce(topics, broker.publisher, house, auto_create, rules.of, kept),
+        Produce(topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic),
         transactions,
         Reply(topics, members, house, clock),
-        Consume(topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules),
+        Consume(
+            topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules, broker.traffic
+        ),
         Positions(topics, broker.fetcher, offsets, resets),
         members,
-        Retry(topics, broker.fetcher, broker.publisher, rules),
+        Retry(topics, broker.fetcher, broker.publisher, rules, broker.traffic),
         Reset(topics, broker.fetcher, groups, offsets, resets),
         Admin(topics, broker.fetcher, groups, offsets, members, clock.now_ms()),
         Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in)),

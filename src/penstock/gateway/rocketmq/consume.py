@@ -18,6 +18,7 @@ from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
 from penstock.core.resets import Resets
 from penstock.core.topics import READ, Topic, Topics
+from penstock.core.traffic import Traffic
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
@@ -46,10 +47,11 @@ class Consume:
         clock: Clock,
         bus: Bus,
         rules: GroupRules,
+        traffic: Traffic,
     ) -> None:
         self._topics, self._fetcher, self._waits = topics, fetcher, waits
         self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
-        self._rules = rules
+        self._rules, self._traffic = rules, traffic
         self._reading: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -117,6 +119,7 @@ class Consume:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
             ext = _ext(batch.next_offset, bounds)
+            self._traffic.got(call.asked.consumerGroup, call.asked.topic, *count_of(batch.payloads))
             call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads)
         else:
             ext = _ext(batch.next_offset, bounds)
@@ -180,6 +183,11 @@ class _Call(msgspec.Struct):
     @property
     def queue(self) -> int:
         return self.topic.queues[self.asked.queueId]
+
+
+def count_of(payloads: list[memoryview]) -> tuple[int, int]:
+    """Messages and bytes."""
+    return len(payloads), sum(map(len, payloads))
 
 
 def _ext(next_offset: int, bounds: Bounds) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
+from penstock.core.traffic import Traffic
 from penstock.errors import BadTopicName, PenstockError, TopicNotFound
 from penstock.gateway.rocketmq.connection import VERSION, Connection
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
@@ -67,10 +68,17 @@ Sent = tuple[Frame, Record | RecordRun, int]  # a request, what it became, and t
 
 class Produce:
     def __init__(
-        self, topics: Topics, publisher: Publisher, house: House, auto_create: bool, group_of: GroupOf, kept: Kept
+        self,
+        topics: Topics,
+        publisher: Publisher,
+        house: House,
+        auto_create: bool,
+        group_of: GroupOf,
+        kept: Kept,
+        traffic: Traffic,
     ) -> None:
         self._topics, self._publisher, self._house, self._auto_create = topics, publisher, house, auto_create
-        self._group_of, self._kept = group_of, kept
+        self._group_of, self._kept, self._traffic = group_of, kept, traffic
 
     def routes(self) -> Routes:
         return {
@@ -97,6 +105,7 @@ class Produce:
         def done(error: Exception | None) -> None:
             if error is None:
                 connection.answer_all(answers(sent, store_host))
+                count_sent(self._traffic, sent)
             else:
                 refuse_all(connection, sent, error)
 
@@ -193,6 +202,27 @@ class Produce:
             kept = props.parse(asked.properties)
             kept.pop(props.DELAY, None)
             asked.properties = props.build(kept)
+
+
+def count_sent(traffic: Traffic, sent: list[Sent]) -> None:
+    """By producer group and topic. Hot: nearly always all of a call have one of each, and are counted together."""
+    producer, topic, messages, size_bytes = "", b"", 0, 0
+    for frame, entry, _ in sent:
+        own_topic = entry.topic if isinstance(entry, Record) else entry.model.topic
+        own_producer = frame.typed.producerGroup if isinstance(frame.typed, SendV2) else producer_in(frame)
+        if own_topic != topic or own_producer != producer:
+            if messages:
+                traffic.sent(producer, topic.decode(), messages, size_bytes)
+            producer, topic, messages, size_bytes = own_producer, own_topic, 0, 0
+        messages += entry.count
+        size_bytes += entry.length
+    if messages:
+        traffic.sent(producer, topic.decode(), messages, size_bytes)
+
+
+def producer_in(frame: Frame) -> str:
+    asked = ext_as(Send, frame) if frame.code == _LONG_NAMES else ext_as(SendV2, frame)
+    return asked.producerGroup
 
 
 def check_rocketmq_name(name: str) -> None:

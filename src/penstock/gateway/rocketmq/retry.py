@@ -10,6 +10,7 @@ import msgspec
 from penstock.core.fetch import Fetcher
 from penstock.core.publish import Publisher
 from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.core.traffic import Traffic
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
@@ -34,8 +35,11 @@ class _SendBack(msgspec.Struct):
 
 
 class Retry:
-    def __init__(self, topics: Topics, fetcher: Fetcher, publisher: Publisher, rules: GroupRules) -> None:
+    def __init__(
+        self, topics: Topics, fetcher: Fetcher, publisher: Publisher, rules: GroupRules, traffic: Traffic
+    ) -> None:
         self._topics, self._fetcher, self._publisher, self._rules = topics, fetcher, publisher, rules
+        self._traffic = traffic
         self._busy: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -57,12 +61,15 @@ class Retry:
     async def _sent_back(self, asked: _SendBack, frame: Frame, connection: Connection) -> None:
         def done(error: Exception | None) -> None:
             if error is None:
+                self._traffic.sent_back(asked.group, origin, 1, record.length)
                 connection.reply(frame, ResponseCode.SUCCESS)
             else:
                 refuse(connection, frame, error)
 
         try:
-            record = self._record(asked, await self._message(asked.offset))
+            message = await self._message(asked.offset)
+            origin = message.properties.get(RETRY_TOPIC, message.topic)
+            record = self._record(asked, message)
             self._publisher.publish([record], done)
         except PenstockError as error:
             refuse(connection, frame, error)
