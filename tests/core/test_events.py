@@ -10,6 +10,7 @@ from penstock.core import events
 from penstock.core.events import Bus, Event, QueueMinute, TopicDeleted
 from penstock.core.minutes import Minutes
 from penstock.core.topics import TopicSettings
+from penstock.core.traffic import Traffic
 from penstock.wire.plain import plain, plain_run
 
 KINDS = sorted(Event.__subclasses__(), key=lambda kind: kind.__name__)
@@ -90,7 +91,7 @@ def test_what_could_not_be_appended_comes_first_the_next_time_as_far_as_there_is
 
 async def counted(house, queues: int = 1):
     topic = await house.topics.create("orders", TopicSettings(write_queues=queues))
-    return topic, Minutes(house.store, house.topics, house.clock, house.bus)
+    return topic, Minutes(house.store, house.topics, Traffic(house.clock, 100), house.clock, house.bus, 100)
 
 
 def minutes(house) -> list[tuple[int, int, int, int]]:
@@ -147,7 +148,7 @@ async def test_a_topic_of_this_minute_counts_and_one_that_is_gone_does_not(house
 
 async def test_a_minute_does_not_tell_of_the_events_themselves(house, clock):
     topic = await house.topics.create(events.EVENTS_TOPIC, TopicSettings(write_queues=1), system=True)
-    counter = Minutes(house.store, house.topics, clock, house.bus)
+    counter = Minutes(house.store, house.topics, Traffic(clock, 100), clock, house.bus, 100)
     await house.publish(plain(topic.queue(0), b"{}"))
     clock.advance(60_000)
     counter.tick()
@@ -158,7 +159,7 @@ async def test_a_start_does_not_tell_of_what_was_published_before(street, clock)
     topic, _ = await counted(street.house)
     await street.house.publish(plain(topic.queue(0), b"x"))
     house = await street.restart()
-    counter = Minutes(house.store, house.topics, clock, house.bus)
+    counter = Minutes(house.store, house.topics, Traffic(clock, 100), clock, house.bus, 100)
     await house.publish(plain(topic.queue(0), b"y"))
     clock.advance(60_000)
     counter.tick()

@@ -28,6 +28,7 @@ from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
 from penstock.core.topics import Topics, TopicSettings
 from penstock.core.traffic import Traffic
+from penstock.core.vitals import Physician
 from penstock.core.waits import Waits
 from penstock.errors import DiskFull, PenstockError, StoreError
 from penstock.model import Durability, Entry
@@ -49,7 +50,7 @@ class Broker:
     def __init__(
         self, config: Config, clock: Clock, lock: FolderLock, store: Store, progress: Progress, encode: EncodeEvent
     ) -> None:
-        self._config, self._clock, self._lock, self._encode = config, clock, lock, encode
+        self.config, self._clock, self._lock, self._encode = config, clock, lock, encode
         settings = config.broker
         self.authorizer: Authorizer = AllowAll()
         self.store, self.progress = store, progress
@@ -64,6 +65,7 @@ class Broker:
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings)
+        self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)
         self.traffic = Traffic(clock, settings.counters_max)
         self.minutes = Minutes(store, self.topics, self.traffic, clock, self.bus, settings.counters_max)
         self._chores: asyncio.Task[None] | None = None
@@ -90,7 +92,7 @@ class Broker:
     async def start(self) -> None:
         await self.keeper.start()
         if self.topics.find(events.EVENTS_TOPIC) is None:
-            kept_ms = self._config.broker.events_retention_ms
+            kept_ms = self.config.broker.events_retention_ms
             settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
             await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
         self._tell_of_start()
@@ -159,7 +161,7 @@ class Broker:
             self._retain,
         )
         while True:
-            await asyncio.sleep(self._config.broker.chore_interval_ms / 1000)
+            await asyncio.sleep(self.config.broker.chore_interval_ms / 1000)
             for chore in chores:
                 try:
                     chore()
@@ -193,7 +195,7 @@ class Broker:
 
     def _retain(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._retained_ms >= self._config.store.clean_interval_ms:
+        if now_ms - self._retained_ms >= self.config.store.clean_interval_ms:
             self._retained_ms = now_ms
             if self.store.read_only_because is None:
                 apply_retention(self.store, self.topics, self._clock, self.bus)

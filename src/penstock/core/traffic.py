@@ -191,7 +191,7 @@ class Traffic:
     def rates(self) -> Rates:
         now = _Sample(self._clock.monotonic_ms(), self.published, self.delivered)
         rates = []
-        for steps in (1, 6, 60):
+        for steps in (2, 7, 61):
             then = self._samples[max(len(self._samples) - steps, 0)]
             seconds = max(now.at_ms - then.at_ms, 1_000) / 1_000
             rates.append(((now.published - then.published) / seconds, (now.delivered - then.delivered) / seconds))

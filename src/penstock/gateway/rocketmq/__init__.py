@@ -13,7 +13,9 @@ collide.
     reply.py       answers to messages, passed on to whoever asked
     transactions.py  half messages: committed, rolled back, asked about
     kept.py        what is kept back, and the tasks that see to it in time
-    admin.py       what mqadmin asks a broker
+    admin.py       what mqadmin asks of topics, groups and who is connected
+    relay.py       what it asks of a client, passed on
+    figures.py     the broker's state, settings and statistics
 """
 
 from penstock.clock import Clock
@@ -23,6 +25,7 @@ from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
+from penstock.gateway.rocketmq.figures import Figures
 from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.kept import Kept
@@ -31,6 +34,7 @@ from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
 from penstock.gateway.rocketmq.query import Query
+from penstock.gateway.rocketmq.relay import Relay
 from penstock.gateway.rocketmq.reply import Reply
 from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
@@ -57,12 +61,14 @@ def rocketmq_router(
         Consume(
             topics, broker.fetcher, broker.waits, groups, offsets, resets, clock, broker.bus, rules, broker.traffic
         ),
-        Positions(topics, broker.fetcher, offsets, resets),
+        Positions(topics, broker.fetcher, offsets, resets, rules),
         members,
         Retry(topics, broker.fetcher, broker.publisher, rules, broker.traffic),
         Reset(topics, broker.fetcher, groups, offsets, resets),
-        Admin(topics, broker.fetcher, groups, offsets, members, clock.now_ms()),
         Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in)),
+        Admin(topics, broker.fetcher, groups, offsets, members, house, broker.minutes, broker.traffic, clock),
+        Figures(broker.config, house, broker.physician, broker.traffic, broker.minutes, clock.now_ms()),
+        Relay(groups, broker.fetcher),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)

@@ -2,30 +2,24 @@
 
 import msgspec
 
-from penstock import __version__
+from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
 from penstock.core.groups import Group, Groups
+from penstock.core.minutes import Minutes
 from penstock.core.offsets import Offsets
 from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.core.traffic import Traffic
 from penstock.gateway.rocketmq.connection import Connection
-from penstock.gateway.rocketmq.house import BROKER, CLUSTER
+from penstock.gateway.rocketmq.house import BROKER, House
 from penstock.gateway.rocketmq.later import Later
-from penstock.gateway.rocketmq.members import Members
+from penstock.gateway.rocketmq.members import Client, Members
 from penstock.gateway.rocketmq.produce import check_rocketmq_name
+from penstock.gateway.rocketmq.relay import message_at
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.bodies import QueueName, with_table
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
-from penstock.wire.rocketmq.record import from_physical
-
-RUNTIME_ZEROS = """sendThreadPoolQueueSize pullThreadPoolQueueSize sendThreadPoolQueueHeadWaitTimeMills
-pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills earliestMessageTimeStamp commitLogDiskRatio
-msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgGetTotalYesterdayMorning msgGetTotalTodayMorning
-msgGetTotalTodayNow"""  # what the tools want to see in the runtime info, and this broker has no use for
-
-
-RELAY_TIMEOUT_MS = 8_000
 
 
 class _OfTopic(msgspec.Struct):
@@ -52,9 +46,10 @@ class _ById(msgspec.Struct):
     offset: int
 
 
-class _OfConsumer(msgspec.Struct):
-    consumerGroup: str  # noqa: N815
-    clientId: str  # noqa: N815
+class _Clone(msgspec.Struct):
+    srcGroup: str  # noqa: N815
+    destGroup: str  # noqa: N815
+    topic: str | None = None
 
 
 class Admin:
@@ -65,10 +60,14 @@ class Admin:
         groups: Groups,
         offsets: Offsets,
         members: Members,
-        boot_ms: int,
+        house: House,
+        minutes: Minutes,
+        traffic: Traffic,
+        clock: Clock,
     ) -> None:
         self._topics, self._fetcher, self._groups = topics, fetcher, groups
-        self._offsets, self._members, self._boot_ms, self._later = offsets, members, boot_ms, Later()
+        self._offsets, self._members, self._house = offsets, members, house
+        self._minutes, self._traffic, self._clock, self._later = minutes, traffic, clock, Later()
 
     def routes(self) -> Routes:
         monitor, admin = Action.MONITOR, Action.ADMIN
@@ -76,14 +75,14 @@ class Admin:
             RequestCode.UPDATE_AND_CREATE_TOPIC: Route(self.update_topic, admin),
             RequestCode.DELETE_TOPIC_IN_BROKER: Route(self.delete_topic, admin),
             RequestCode.DELETE_TOPIC_IN_NAMESRV: Route(self.nothing_to_do, admin),
-            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(self.running_info, monitor, "consumerGroup"),
             RequestCode.GET_ALL_TOPIC_CONFIG: Route(self.all_topics, monitor, ""),
             RequestCode.GET_TOPIC_CONFIG: Route(self.one_topic, monitor),
             RequestCode.GET_TOPIC_STATS_INFO: Route(self.topic_stats, monitor),
-            RequestCode.GET_BROKER_CONFIG: Route(self.broker_config, monitor, ""),
-            RequestCode.GET_BROKER_RUNTIME_INFO: Route(self.runtime_info, monitor, ""),
             RequestCode.GET_CONSUMER_CONNECTION_LIST: Route(self.consumers, monitor, "consumerGroup"),
             RequestCode.GET_PRODUCER_CONNECTION_LIST: Route(self.producers, monitor, "producerGroup"),
+            RequestCode.GET_ALL_PRODUCER_INFO: Route(self.all_producers, monitor, ""),
+            RequestCode.GET_BROKER_CONSUME_STATS: Route(self.all_consume_stats, monitor, ""),
+            RequestCode.CLONE_GROUP_OFFSET: Route(self.clone_offsets, admin, "destGroup"),
             RequestCode.GET_CONSUME_STATS: Route(self.consume_stats, monitor, "consumerGroup"),
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Route(self.groups_of_topic, monitor),
             RequestCode.VIEW_MESSAGE_BY_ID: Route(self.message_by_id, monitor, ""),
@@ -135,7 +134,8 @@ class Admin:
             bounds, last_ms = self._fetcher.bounds(topic.queue(index)), self._fetcher.latest_ms(topic.queue(index))
             stats = {"lastUpdateTimestamp": last_ms, "maxOffset": bounds.max_offset, "minOffset": bounds.min_offset}
             pairs.append((QueueName(BROKER, index, topic.name), stats))
-        connection.reply(frame, ResponseCode.SUCCESS, body=with_table("offsetTable", pairs, topicPutTps=0.0))
+        put_tps = round(self._minutes.published(topic.name).minute.messages / 60, 2)
+        connection.reply(frame, ResponseCode.SUCCESS, body=with_table("offsetTable", pairs, topicPutTps=put_tps))
 
     def groups_of_topic(self, frame: Frame, connection: Connection) -> None:
         name = ext_as(_OfTopic, frame).topic
@@ -144,60 +144,64 @@ class Admin:
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
     def message_by_id(self, frame: Frame, connection: Connection) -> None:
-        queue, offset = from_physical(ext_as(_ById, frame).offset)
-        self._later(frame, connection, self._message(queue, offset))
-
-    async def _message(self, queue: int, offset: int) -> bytes:
-        batch = await self._fetcher.fetch(queue, offset, 1, 1)
-        if not batch.payloads or int(batch.rows["base"][0]) != offset:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "there is no message with this id: it may have expired")
-        return bytes(batch.payloads[0])
+        self._later(frame, connection, message_at(self._fetcher, ext_as(_ById, frame).offset))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def consume_stats(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_OfConsumers, frame)
-        group = self._groups.find(asked.consumerGroup)
-        topics = set(self._offsets.topics_of(asked.consumerGroup)) | set(group.subscriptions if group else ())
-        pairs = []
-        for name in sorted({asked.topic} if asked.topic else topics):
-            topic = self._topics.find(name)
-            if topic is not None:
-                pairs += [self._stats(asked.consumerGroup, topic, index) for index in range(topic.read_queues)]
-        connection.reply(frame, ResponseCode.SUCCESS, body=with_table("offsetTable", pairs, consumeTps=0.0))
+        names = [asked.topic] if asked.topic else self._topics_of(asked.consumerGroup)
+        body, _ = self._stats_of(asked.consumerGroup, names)
+        connection.reply(frame, ResponseCode.SUCCESS, body=body)
 
-    def _stats(self, group: str, topic: Topic, index: int) -> tuple[QueueName, object]:
+    def all_consume_stats(self, frame: Frame, connection: Connection) -> None:
+        """How far all groups are that have consumed anything."""
+        parts, behind = [], 0
+        for group in self._offsets.all_groups():
+            stats = [self._stats_of(group, [name]) for name in self._topics_of(group)]
+            parts.append(b"{%b:[%b]}" % (msgspec.json.encode(group), b",".join(body for body, _ in stats)))
+            behind += sum(part for _, part in stats)
+        head = msgspec.json.encode({"brokerAddr": self._house.address_for(connection), "totalDiff": behind})
+        body = b'%b,"consumeStatsList":[%b]}' % (head[:-1], b",".join(parts))
+        connection.reply(frame, ResponseCode.SUCCESS, body=body)
+
+    def _topics_of(self, name: str) -> list[str]:
+        """What a group consumes: while it is online what it subscribes to, otherwise where it has been."""
+        group, been = self._groups.find(name), self._offsets.topics_of(name)
+        if group is None:
+            return been
+        return [topic for topic in been if topic in group.subscriptions] if group.broadcast else [*group.subscriptions]
+
+    def _stats_of(self, group: str, names: list[str]) -> tuple[bytes, int]:
+        """As a body, and how many messages it is behind."""
+        pairs, behind, now_ms = [], 0, self._clock.now_ms()
+        for name in sorted(names):
+            topic = self._topics.find(name)
+            if topic is None:
+                continue
+            for index in range(topic.read_queues):
+                stats = self._stats(group, topic, index)
+                pairs.append((QueueName(BROKER, index, name), stats))
+                behind += stats["brokerOffset"] - stats["consumerOffset"]
+        went = self._traffic.consumed.sums(now_ms, lambda pair: pair[0] == group and pair[1] in names)
+        return with_table("offsetTable", pairs, consumeTps=round(went.minute.messages / 60, 2)), behind
+
+    def _stats(self, group: str, topic: Topic, index: int) -> dict[str, int]:
         bounds = self._fetcher.bounds(topic.queue(index))
         offset = max(self._offsets.find(group, topic.name, index), 0)
-        last_ms = self._fetcher.time_ms_of(topic.queue(index), offset - 1)
-        stats = {
+        return {
             "brokerOffset": bounds.max_offset,
             "consumerOffset": offset,
-            "lastTimestamp": last_ms,
+            "lastTimestamp": max(self._fetcher.time_ms_of(topic.queue(index), offset - 1), 0),
             "pullOffset": offset,
         }
-        return QueueName(BROKER, index, topic.name), stats
 
-    def running_info(self, frame: Frame, connection: Connection) -> None:
-        """What a consumer says of itself, passed on byte for byte."""
-        asked = ext_as(_OfConsumer, frame)
-        group = self._groups.find(asked.consumerGroup)
-        for line, member in group.members.items() if group else ():
-            if member.client_id == asked.clientId and isinstance(line, Connection):
-                self._later(frame, connection, self._asked(line, frame))
-                return
-        why = f"no consumer {asked.clientId!r} of group {asked.consumerGroup!r} is connected"
-        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, why)
-
-    async def _asked(self, line: Connection, frame: Frame) -> bytes:
-        try:
-            answer = await line.ask(frame.code, frame.ext, timeout_ms=RELAY_TIMEOUT_MS)
-        except (TimeoutError, ConnectionError):
-            why = f"{line.address} did not answer in {RELAY_TIMEOUT_MS // 1000} seconds"
-            raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, why) from None
-        if answer.code != ResponseCode.SUCCESS:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"{line.address} answered {answer.code}: {answer.remark}")
-        return bytes(answer.body)
+    def clone_offsets(self, frame: Frame, connection: Connection) -> None:
+        asked = ext_as(_Clone, frame)
+        for name in [asked.topic] if asked.topic else self._offsets.topics_of(asked.srcGroup):
+            for queue, offset in self._offsets.of(asked.srcGroup, name).items():
+                self._offsets.commit(asked.destGroup, name, queue, offset)
+        connection.reply(frame, ResponseCode.SUCCESS)
 
     def consumers(self, frame: Frame, connection: Connection) -> None:
         name = ext_as(_OfConsumers, frame).consumerGroup
@@ -211,27 +215,34 @@ class Admin:
         there = self._members.producers.get(name)
         if not there:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of group {name!r} is connected")
-        found = [
-            {"clientAddr": line.address, "clientId": client_id, "language": "JAVA", "version": 0}
-            for line, client_id in there.items()
-        ]
+        found = [_connection_of(line, self._members.facts[line]) for line in there]
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"connectionSet": found}))
 
-    # --- the broker ---------------------------------------------------------------------------------------------------
+    def all_producers(self, frame: Frame, connection: Connection) -> None:
+        found = {
+            group: [_producer_of(line, self._members.facts[line]) for line in there]
+            for group, there in self._members.producers.items()
+        }
+        connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"data": found}))
 
-    def broker_config(self, frame: Frame, connection: Connection) -> None:
-        lines = {"brokerName": BROKER, "brokerClusterName": CLUSTER, "brokerId": "0", "brokerRole": "ASYNC_MASTER"}
-        text = "".join(f"{key}={value}\n" for key, value in lines.items())
-        ext = {"version": '{"counter":0,"timestamp":0}'}
-        connection.reply(frame, ResponseCode.SUCCESS, ext=ext, body=text.encode())
 
-    def runtime_info(self, frame: Frame, connection: Connection) -> None:
-        published = sum(self._fetcher.bounds(queue).max_offset for topic in self._topics for queue in topic.queues)
-        table = dict.fromkeys(RUNTIME_ZEROS.split(), "0")
-        table |= {"brokerVersionDesc": f"penstock {__version__}", "brokerVersion": "409", "putTps": "0.0 0.0 0.0"}
-        table["bootTimestamp"] = str(self._boot_ms)
-        table |= {"getTransferedTps": "0.0 0.0 0.0", "msgPutTotalTodayNow": str(published)}
-        connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"table": table}))
+def _connection_of(line: Connection, client: Client) -> dict[str, object]:
+    return {
+        "clientAddr": line.address,
+        "clientId": client.client_id,
+        "language": client.language,
+        "version": client.version,
+    }
+
+
+def _producer_of(line: Connection, client: Client) -> dict[str, object]:
+    return {
+        "clientId": client.client_id,
+        "remoteIP": line.address,
+        "language": client.language,
+        "version": client.version,
+        "lastUpdateTimestamp": client.seen_ms,
+    }
 
 
 def _config_of(topic: Topic) -> dict[str, object]:

@@ -24,8 +24,15 @@ class Later:
         ext: Mapping[str, str] | None = None,
     ) -> None:
         """Answer with the body that the work brings, and `ext`; or with what went wrong."""
+        self._start(frame, _answered(frame, connection, work, ext))
+
+    def relay(self, frame: Frame, connection: Connection, work: Coroutine[None, None, Frame]) -> None:
+        """Answer as somebody else did, or with what went wrong."""
+        self._start(frame, _relayed(frame, connection, work))
+
+    def _start(self, frame: Frame, work: Coroutine[None, None, None]) -> None:
         frame.body = memoryview(b"")  # the receive buffer is used again
-        task = asyncio.ensure_future(_answered(frame, connection, work, ext))
+        task = asyncio.ensure_future(work)
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
@@ -39,3 +46,12 @@ async def _answered(
         refuse(connection, frame, error)
     else:
         connection.reply(frame, ResponseCode.SUCCESS, ext=ext, body=body)
+
+
+async def _relayed(frame: Frame, connection: Connection, work: Coroutine[None, None, Frame]) -> None:
+    try:
+        answer = await work
+    except PenstockError as error:
+        refuse(connection, frame, error)
+    else:
+        connection.reply(frame, answer.code, answer.remark, body=bytes(answer.body))

@@ -70,6 +70,15 @@ class _Lock(msgspec.Struct, rename="camel"):
     mq_set: list[_Queue] = []
 
 
+class Client(msgspec.Struct):
+    """Who is at the other end of a connection, as its heartbeats say."""
+
+    client_id: str
+    language: str
+    version: int
+    seen_ms: int
+
+
 class Members:
     def __init__(self, topics: Topics, groups: Groups, resets: Resets, clock: Clock, rules: GroupRules) -> None:
         self._topics, self._groups, self._resets, self._clock = topics, groups, resets, clock
@@ -77,6 +86,7 @@ class Members:
         self.producers: dict[str, dict[Connection, str]] = {}
         self._clients: dict[str, Connection] = {}  # producers by client id: whoever was heard last
         self._client_ids: dict[Connection, str] = {}
+        self.facts: dict[Connection, Client] = {}
         self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
 
     def routes(self) -> Routes:
@@ -91,6 +101,7 @@ class Members:
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone: so are its memberships."""
+        self.facts.pop(connection, None)
         self._groups.lost(connection)
         self._resets.lost(connection)
         for name in [name for name, there in self.producers.items() if connection in there]:
@@ -133,6 +144,7 @@ class Members:
         beat = body_as(_Heartbeat, frame)
         if beat.producerDataSet:
             self._know_client(beat.clientID, connection)
+        self.facts[connection] = Client(beat.clientID, frame.language, frame.version, self._clock.now_ms())
         for producer in beat.producerDataSet:
             self.producers.setdefault(producer.group_name, {})[connection] = beat.clientID
         for consumer in beat.consumerDataSet:

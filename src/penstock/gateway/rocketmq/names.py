@@ -27,6 +27,7 @@ class Names:
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Route(self.topic_list, Action.LOOKUP, ""),
             RequestCode.GET_TOPICS_BY_CLUSTER: Route(self.topic_list, Action.LOOKUP, ""),
             RequestCode.GET_KV_CONFIG: Route(self.no_setting, Action.LOOKUP, ""),
+            RequestCode.DELETE_KV_CONFIG: Route(self.nothing_to_delete, Action.ADMIN, ""),
         }
 
     def route(self, frame: Frame, connection: Connection) -> None:
@@ -64,3 +65,7 @@ class Names:
 
     def no_setting(self, frame: Frame, connection: Connection) -> None:
         raise Refused(ResponseCode.QUERY_NOT_FOUND, "this broker keeps no settings in its name server")
+
+    def nothing_to_delete(self, frame: Frame, connection: Connection) -> None:
+        """A tool that deletes a topic asks for this behind it."""
+        connection.reply(frame, ResponseCode.SUCCESS)

@@ -7,6 +7,7 @@ from penstock.core.offsets import Offsets
 from penstock.core.resets import Resets
 from penstock.core.topics import Topics
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -29,8 +30,9 @@ class _At(msgspec.Struct):
 
 
 class Positions:
-    def __init__(self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets) -> None:
+    def __init__(self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets, rules: GroupRules) -> None:
         self._topics, self._fetcher, self._offsets, self._resets = topics, fetcher, offsets, resets
+        self._rules = rules
 
     def routes(self) -> Routes:
         return {
@@ -63,6 +65,7 @@ class Positions:
 
     def update(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Of, frame)
+        self._rules.of(asked.consumerGroup)  # raises when there is no such group
         if self._resets.counts(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset):
             self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
         connection.reply(frame, ResponseCode.SUCCESS)

@@ -16,12 +16,13 @@ from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.produce import DLQ_PREFIX, OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
-from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
+from penstock.gateway.rocketmq.relay import message_at
+from penstock.gateway.rocketmq.routes import Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
-from penstock.wire.rocketmq.record import Message, Record, from_physical, message_id, message_in
+from penstock.wire.rocketmq.record import Message, Record, message_id, message_in
 
 FIRST_LEVEL = 3  # the first retry comes after ten seconds
 RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
@@ -67,19 +68,12 @@ class Retry:
                 refuse(connection, frame, error)
 
         try:
-            message = await self._message(asked.offset)
+            message = message_in(memoryview(await message_at(self._fetcher, asked.offset)))
             origin = message.properties.get(RETRY_TOPIC, message.topic)
             record = self._record(asked, message)
             self._publisher.publish([record], done)
         except PenstockError as error:
             refuse(connection, frame, error)
-
-    async def _message(self, physical: int) -> Message:
-        queue, offset = from_physical(physical)
-        batch = await self._fetcher.fetch(queue, offset, 1, 1)
-        if not batch.payloads or int(batch.rows["base"][0]) != offset:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "the message that is sent back is not there any more")
-        return message_in(batch.payloads[0])
 
     def _record(self, asked: _SendBack, message: Message) -> Record:
         own_id = message_id(message.store_host, message.physical_offset)
