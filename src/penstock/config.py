@@ -90,6 +90,7 @@ class RocketmqConfig(msgspec.Struct, forbid_unknown_fields=True):
     transaction_check_interval_ms: int = 30_000  # and until it is asked again
     transaction_checks_max: int = 15  # then the message is given up
     half_messages_max: int = 100_000  # held at a time
+    timer_delay_ms_max: int = 3 * 24 * 3_600_000  # at most 24 days count
 
 
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):

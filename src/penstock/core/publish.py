@@ -39,8 +39,9 @@ class Publisher:
         self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
 
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
-        """As `publish`, but all or nothing even through a crash, and together with facts of the catalog."""
-        self._check(entries)
+        """As `publish`, but all or nothing even through a crash, and together with facts of the catalog. What comes
+        here was taken before, in some form: it is not refused for its size now.
+        """
         self._store.append(entries, group=True, facts=facts or None)
         self._acknowledge(entries, then, self._store.ack_position)
 

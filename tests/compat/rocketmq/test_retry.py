@@ -24,6 +24,37 @@ def test_a_delayed_message_comes_when_it_is_due(client, use, new_topic, group):
     assert not consumer.rest
 
 
+TIMERS = {"--delay-ms": "2500", "--delay-sec": "2", "--deliver-in-ms": "2500"}
+
+
+@pytest.mark.parametrize(
+    ("client", "timer"),
+    [*((client, timer) for client in (JAVA_4, JAVA_5) for timer in TIMERS), (NODE, "--deliver-in-ms")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_message_with_a_timer_comes_when_it_is_due(client, timer, use, new_topic, group):
+    """Not sooner, once, under its own topic."""
+    topic = new_topic()
+    with use(GO).push(topic, group) as consumer:
+        sent = use(client).produce(topic, 4, timer, TIMERS[timer], "--keys", "--tags", "red")
+        got = consumer.take(4)
+    assert {line["status"] for line in sent} == {"SEND_OK"}
+    assert sorted(line["body"] for line in got) == bodies("m", 4)
+    assert {(line["topic"], line["tags"]) for line in got} == {(topic, "red")}
+    for line in got:
+        due_ms = int(line["properties"]["TIMER_OUT_MS"])
+        assert line["storeTimestamp"] >= due_ms
+        if timer != "--deliver-in-ms":
+            assert due_ms - line["bornTimestamp"] >= 2 * SECOND_MS - CLOCK_MS
+    assert not consumer.rest
+
+
+@pytest.mark.parametrize("client", [JAVA_4, JAVA_5], ids=lambda client: client.name)
+def test_a_timer_too_far_ahead_is_refused(client, use, new_topic):
+    (sent,) = use(client).produce(new_topic(), 1, "--delay-sec", str(4 * 24 * 3600))
+    assert (sent["status"], sent["code"]) == ("REFUSED", 13)
+
+
 def make_known(use, admin, topic, group):
     """The first heartbeat of a group makes its retry topic; the client that sent it may see that only 30 s later."""
     with use(GO).push(topic, group):

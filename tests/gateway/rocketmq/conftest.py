@@ -141,3 +141,24 @@ def told(penstock: Running) -> list[Event]:
     heard: list[Event] = []
     penstock.server.broker.bus.listen(heard.append)
     return heard
+
+
+@pytest.fixture
+async def open_world(tmp_path):
+    from tests.gateway.rocketmq.world import World  # it needs Client
+
+    worlds: list[World] = []
+
+    async def opened(**settings: int):
+        worlds.append(World(str(tmp_path), **settings))
+        await worlds[-1].open()
+        return worlds[-1]
+
+    yield opened
+    for world in worlds:
+        await world.close()
+
+
+@pytest.fixture
+async def world(open_world):
+    return await open_world()

@@ -1,9 +1,16 @@
-"""Delay levels: a message with DELAY waits in one of eighteen queues of SCHEDULE_TOPIC_XXXX until it is due, then goes
-to its own.
+"""Delays: a message with DELAY waits in one of eighteen queues of SCHEDULE_TOPIC_XXXX, one with a timer in
+rmq_sys_wheel_timer, until it is due; then it goes to its own queue.
+
+A timer is a delay (TIMER_DELAY_SEC, TIMER_DELAY_MS) or a time (TIMER_DELIVER_MS; __STARTDELIVERTIME in Node's client).
+The first of them that is there counts; with a delay level none does. What is due already is not kept.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
+from penstock.clock import Clock
+from penstock.core.timers import DELAY_MS_MAX, Timers
 from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.gateway.rocketmq.routes import Refused
 from penstock.model import Entry
@@ -19,6 +26,11 @@ LEVELS_MS = tuple(seconds * 1_000 for seconds in _SECONDS)
 _DELAY = f"{props.DELAY}{props.NAME_END}"
 REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
 
+TIMER_TOPIC, TIMER_OUT = "rmq_sys_wheel_timer", "TIMER_OUT_MS"
+# What a unit is in ms; 0: it is a time.
+_TIMERS = {"TIMER_DELAY_SEC": 1_000, "TIMER_DELAY_MS": 1, "TIMER_DELIVER_MS": 0, "__STARTDELIVERTIME": 0}
+_TIMER_CHARS_MAX = 18
+
 
 def schedule_topic(topics: Topics) -> Topic:
     """The topic with a queue per level. Its messages go when they have been delivered, not by age."""
@@ -28,11 +40,17 @@ def schedule_topic(topics: Topics) -> Topic:
     return topics.create_now(SCHEDULE_TOPIC, TopicSettings(write_queues=len(LEVELS_MS), retention_ms=0), system=True)
 
 
-def moved(record: Record, topic: Topic, index: int) -> Record:
-    """The same message, to be kept in another queue: it remembers where it belongs."""
+def timer_topic(topics: Topics) -> Topic:
+    """Where timers stand. Nobody reads it: they go when they have been delivered."""
+    settings = TopicSettings(write_queues=1, permissions=0, retention_ms=0)
+    return topics.find(TIMER_TOPIC) or topics.create_now(TIMER_TOPIC, settings, system=True)
+
+
+def moved(record: Record, topic: Topic, index: int, more: str = "") -> Record:
+    """The same message, to be kept in another queue: it remembers where it belongs. `more` properties can be added."""
     separator = "" if record.properties.endswith(b"\x02") or not record.properties else "\x02"
     real = f"{separator}{REAL_TOPIC}\x01{record.topic.decode()}\x02{REAL_QUEUE}\x01{record.queue_index}\x02"
-    properties = record.properties + real.encode()
+    properties = record.properties + real.encode() + more.encode()
     if len(properties) > props.BYTES_MAX:
         why = f"properties of {len(properties)} bytes with what the broker adds: at most {props.BYTES_MAX} are taken"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)
@@ -51,13 +69,51 @@ def delayed(record: Record, level: int, schedule: Topic) -> Record:
 class Placer:
     """Where a message goes that is sent, or committed: to its own queue, or first to where it is kept back."""
 
-    def __init__(self, topics: Topics) -> None:
-        self._schedule = schedule_topic(topics)
+    def __init__(self, topics: Topics, timers: Timers, clock: Clock, timer_ms_max: int) -> None:
+        self._schedule, self._timer_topic = schedule_topic(topics), timer_topic(topics)
+        self._timers, self._clock = timers, clock
+        self._timer_ms_max = min(timer_ms_max, DELAY_MS_MAX)
 
-    def placed(self, record: Record, properties: str) -> Record:
-        """The record to append. `properties` are those of the message, as text."""
+    def placed(self, record: Record, properties: str, held: list[Record]) -> Record:
+        """The record to append. `properties` are those of the message, as text. What `appended` is to be told of, once
+        it has been appended, is added to `held`.
+        """
         level = _delay_level(properties)
-        return delayed(record, level, self._schedule) if level else record
+        if level:
+            return delayed(record, level, self._schedule)
+        now_ms = self._clock.now_ms()
+        delay_ms = self.check(properties, now_ms)
+        if delay_ms <= 0:
+            return record
+        due = f"{TIMER_OUT}{props.NAME_END}{now_ms + delay_ms}{props.VALUE_END}"
+        timer = moved(record, self._timer_topic, 0, due)
+        timer.tag = delay_ms
+        held.append(timer)
+        return timer
+
+    def check(self, properties: str, now_ms: int) -> int:
+        """How long from now a message is to be kept back by its timer, if that can be done."""
+        delay_ms = timer_ms(properties, now_ms)
+        if delay_ms > self._timer_ms_max:
+            why = f"timer message illegal, a delay of {delay_ms} ms is above the maximum of {self._timer_ms_max} ms"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{why} (rocketmq.timer_delay_ms_max)")
+        return delay_ms
+
+    def appended(self, held: Iterable[Record]) -> None:
+        for record in held:
+            self._timers.held(record)
+
+
+def timer_ms(properties: str, now_ms: int) -> int:
+    """How long from now a message is to be kept back; not above 0: not at all."""
+    for name, unit_ms in _TIMERS.items():
+        text = props.find(properties, name)
+        if not text:
+            continue
+        if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > _TIMER_CHARS_MAX:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal, {name} is {text[:40]!r}: not a number")
+        return int(text) * unit_ms if unit_ms else int(text) - now_ms
+    return 0
 
 
 def _delay_level(properties: str) -> int:

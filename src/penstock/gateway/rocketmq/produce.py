@@ -1,8 +1,7 @@
 """Sends: codes 10, 310 and 320. All neighbours of one read are one call to the core.
 
 What a client sent is stored as it was sent: body, flags and properties, with the cluster's name added. With a delay
-level, or prepared for a transaction, it is kept back first (`kept.py`). Not here yet, and refused in plain words:
-arbitrary timers.
+level, a timer, or prepared for a transaction, it is kept back first (`kept.py`).
 """
 
 import random
@@ -35,10 +34,10 @@ from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
-_NOT_YET = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
-_DELAY, _TAGS, _TIMER = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}", "TIMER_"
+_DELAY, _TAGS = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}"
+_TIME = "TIME"  # in the names of all timers, and of little else
 _LONG_NAMES = int(RequestCode.SEND_MESSAGE)
 _V4_HOST_BYTES = 8
 _V4_HOSTS_BYTES = 2 * _V4_HOST_BYTES
@@ -148,7 +147,7 @@ class Produce:
         if asked.batch:
             return self._batch(frame, asked, record), index
         complete(record, frame.body, asked.flag, asked.properties)
-        if sys_flag & SysFlag.TRANSACTION_BITS or _DELAY in asked.properties:
+        if sys_flag & SysFlag.TRANSACTION_BITS or _DELAY in asked.properties or _TIME in asked.properties:
             record = self._kept.placed(record, asked.properties, held)
         return record, index
 
@@ -234,8 +233,6 @@ def check_rocketmq_name(name: str) -> None:
 
 def complete(record: Record, body: memoryview, flag: int, properties: str) -> Record:
     """Give a record what differs from message to message."""
-    if _TIMER in properties and any(props.find(properties, name) not in ("", "0") for name in _NOT_YET):
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "timers are not served yet: use a delay level")
     if _TAGS in properties:
         tags = props.find(properties, props.TAGS)
         record.tag = java_hash(tags) if tags else 0

@@ -86,6 +86,7 @@ class _Ending(NamedTuple):
     frame: Frame
     asked: _End
     becomes: Entry | None
+    timers: list[Record]  # what becomes of it, if that is kept back once more
 
 
 class Transactions:
@@ -147,6 +148,8 @@ class Transactions:
             self._halves.end(offsets, becomes, done)
         except PenstockError as error:
             done(error)
+        else:
+            self._placer.appended(timer for ending in endings for timer in ending.timers)
 
     async def _ending(self, frame: Frame) -> _Ending | None:
         """What becomes of a half message; None when its producer does not know yet."""
@@ -164,9 +167,10 @@ class Transactions:
         message = message_in(payload)
         if message.properties.get(PRODUCER_GROUP) != asked.producerGroup:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the half message is not one of group {asked.producerGroup!r}")
-        return _Ending(frame, asked, self._committed(message) if how == SysFlag.COMMITTED else None)
+        timers: list[Record] = []
+        return _Ending(frame, asked, self._committed(message, timers) if how == SysFlag.COMMITTED else None, timers)
 
-    def _committed(self, message: Message) -> Entry:
+    def _committed(self, message: Message, timers: list[Record]) -> Entry:
         """The message that a half message becomes. If its topic is gone, it is kept with those given up."""
         topic = self._topics.find(message.properties.get(REAL_TOPIC, ""))
         if topic is None:
@@ -177,7 +181,7 @@ class Transactions:
         record = record_of(message, topic, index, kept)
         record.sys_flag |= SysFlag.COMMITTED
         record.prepared_offset = message.physical_offset
-        return self._placer.placed(record, str(record.properties, "utf-8"))
+        return self._placer.placed(record, str(record.properties, "utf-8"), timers)
 
     def _given_up(self, message: Message) -> Entry:
         return record_of(message, given_up_topic(self._topics), 0, message.properties)

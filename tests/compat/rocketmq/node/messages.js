@@ -16,6 +16,7 @@ function message(options, number) {
   const made = new Message(options.topic, tags ? tags[number % tags.length] : '', body(name, Number(options['body-bytes'] || 0)));
   if (options.keys) made.keys = [ `key-${name}` ];
   if (options.properties) Object.assign(made.properties, { number: String(number), colour: number % 2 ? 'red' : 'blue' });
+  if (options['deliver-in-ms']) made.setStartDeliverTime(Date.now() + Number(options['deliver-in-ms']));
   if (options['delay-level']) made.delayTimeLevel = Number(options['delay-level']);
   return made;
 }
