@@ -25,7 +25,7 @@ from tests.compat.rocketmq import toolchain
 from bench.rocketmq.brokers import FLUSHES, PENSTOCK, ROCKETMQ
 from bench.rocketmq.lines import FULL, KEYS, QUICK, Amounts, Result, table
 from bench.rocketmq.load import Load, LoadFailed
-from bench.rocketmq.rounds import Plan, results
+from bench.rocketmq.rounds import NOISY_SHARE, Plan, results
 
 EXIT_DONE, EXIT_NOT_DONE = 0, 2
 
@@ -130,6 +130,9 @@ def _report(found: list[Result], args: argparse.Namespace) -> None:
     path = Path(args.json)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
+    shares = [result.figures["others_share"] for result in found if "others_share" in result.figures]
+    if (noise := max(shares, default=0.0)) > NOISY_SHARE:
+        print(f"\nThe machine was not quiet: up to {noise:.0%} of it went to others. Read the figures with care.")
     goals = [line for line in lines if line.goal is not None]
     missed = sum(not line.reached for line in goals)
     print(f"\n{len(lines)} lines, {missed} of {len(goals)} goals missed; written to {path}")

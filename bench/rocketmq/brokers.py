@@ -45,7 +45,7 @@ class Broker(NamedTuple):
     pids: tuple[int, ...]
 
     def cpu_s(self) -> float:
-        return sum(_cpu_s(pid) for pid in _family(self.pids[0]))
+        return sum(cpu_s(pid) for pid in _family(self.pids[0]))
 
     def resident_mb(self) -> float:
         return self._memory_mb("VmRSS")
@@ -130,10 +130,18 @@ def _family(pid: int) -> list[int]:
     return found
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """utime and stime of all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_cpu_s() -> float:
+    """What all processes and the kernel have used on all cores."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (
+        int(ticks) for ticks in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def _status_kb(pid: int, field: str) -> int:

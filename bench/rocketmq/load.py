@@ -3,19 +3,22 @@
     with Load.started(home, say) as load:
         figures = load.run(broker, "send", mode="sync", threads=16, ...)
 
-`figures` has what the client measured (messages, per_s, p50_ms, p99_ms, failures) and what the broker's process used
-between the beginning and the end of the measured part (cpu_us, per message).
+`figures` has what the client measured (messages, per_s, p50_ms, p99_ms, failures), what the broker's process used
+between the beginning and the end of the measured part (cpu_us, per message), and the share of the machine that went to
+anybody else in that time (others_share): if that is not near 0, the figures are not worth much.
 """
 
 import itertools
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.clients import Process
 
-from bench.rocketmq.brokers import Broker
+from bench.rocketmq.brokers import Broker, cpu_s, machine_cpu_s
 
 HERE = Path(__file__).parent
 WAIT_S = 300  # above every wait that the program has itself
@@ -23,6 +26,23 @@ JVM_FLAGS = ("-Xms1g", "-Xmx1g")
 MESSAGE = {"bytes": 1_024, "queues": 4}
 
 Figures = dict[str, float]
+
+
+class Used(NamedTuple):
+    """CPU time up to a moment, or between two."""
+
+    wall_s: float
+    broker_s: float
+    client_s: float
+    machine_s: float
+
+    def __sub__(self, before: "Used") -> "Used":
+        return Used(*(now - then for now, then in zip(self, before, strict=True)))
+
+    @property
+    def others_s(self) -> float:
+        """What neither the broker under load nor the client used: noise."""
+        return self.machine_s - self.broker_s - self.client_s
 
 
 class LoadFailed(Exception):
@@ -46,10 +66,18 @@ class Load:
     def run(self, broker: Broker, order: str, **words: object) -> Figures:
         """One measurement, on a topic of its own."""
         self.begin(broker.namesrv, order, **words)
-        before_s = broker.cpu_s()
+        before = self._used(broker)
         figures = self.end()
-        used_s = broker.cpu_s() - before_s
-        return {**figures, "cpu_us": used_s * 1e6 / max(figures["messages"], 1)}
+        used = self._used(broker) - before
+        return {
+            **figures,
+            "cpu_us": used.broker_s * 1e6 / max(figures["messages"], 1),
+            "others_share": max(0.0, used.others_s / (used.wall_s * (os.cpu_count() or 1))),
+        }
+
+    def _used(self, broker: Broker) -> "Used":
+        client_s = cpu_s(self._process.pid)
+        return Used(time.perf_counter(), broker.cpu_s(), client_s, machine_cpu_s())
 
     def begin(self, namesrv: str, order: str, **words: object) -> None:
         """Have everything set up and warm."""

@@ -18,6 +18,7 @@ from bench.rocketmq.lines import MEMORY, ORDERS, START, Amounts, Result
 from bench.rocketmq.load import Figures, Load
 
 IDLE_S = 3.0
+NOISY_SHARE = 0.1
 
 
 class Plan(NamedTuple):
@@ -102,6 +103,8 @@ def _text(figures: Figures) -> str:
     parts = [f"{figures['per_s']:,.0f} msg/s", f"CPU {figures['cpu_us']:.1f} us"]
     if "p99_ms" in figures:
         parts.append(f"p50 {figures['p50_ms']:.2f} ms, p99 {figures['p99_ms']:.2f} ms")
+    if figures["others_share"] > NOISY_SHARE:
+        parts.append(f"{figures['others_share']:.0%} of the machine went to others")
     if figures.get("failures"):
         parts.append(f"{figures['failures']:,} FAILED, the first with: {figures['failure']}")
     return ", ".join(parts)

@@ -75,6 +75,10 @@ class Process:
         self._early: collections.deque[Line] = collections.deque()
         self.rest: list[Line] = []
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _read(self) -> None:
         for line in self._process.stdout or ():
             self._lines.put(json.loads(line))

@@ -26,7 +26,8 @@ final class Tally {
 
     void failed(Throwable failure) {
         failures.incrementAndGet();
-        firstFailure.compareAndSet("", failure.toString());
+        Throwable reason = failure.getCause() == null ? failure : failure.getCause(); // the client wraps what it caught
+        firstFailure.compareAndSet("", reason.toString().lines().findFirst().orElse("unknown"));
     }
 
     int operations() {
