@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.compat.rocketmq import toolchain
 
 from bench.rocketmq.brokers import FLUSHES, PENSTOCK, ROCKETMQ
-from bench.rocketmq.lines import FULL, KEYS, QUICK, Amounts, Result, table
+from bench.rocketmq.lines import FAILED, FULL, KEYS, QUICK, Amounts, Result, table
 from bench.rocketmq.load import Load, LoadFailed
 from bench.rocketmq.rounds import NOISY_SHARE, Plan, results
 
@@ -33,25 +33,28 @@ EXIT_DONE, EXIT_NOT_DONE = 0, 2
 def main() -> int:
     args = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_NOT_DONE))  # so that all processes are taken down
+    found: list[Result] = []
+    trouble = _trouble(args, found)
+    if found:
+        _report(found, args)
+    if trouble:
+        print(f"stopped: {trouble}", file=sys.stderr)
+    return EXIT_NOT_DONE if trouble else EXIT_DONE
+
+
+def _trouble(args: argparse.Namespace, found: list[Result]) -> str:
+    """Measure, and say what came in between; what was found until then counts."""
     try:
-        found = _measured(args)
+        _measure(args, found)
     except toolchain.Missing as missing:
-        print(
-            f"{missing}. Install it (on Debian and Ubuntu: openjdk-17-jdk-headless and maven), then try again.",
-            file=sys.stderr,
-        )
-        return EXIT_NOT_DONE
+        return f"{missing}. Install it (on Debian and Ubuntu: openjdk-17-jdk-headless and maven), then try again."
     except toolchain.BuildFailed as failed:
-        print(f"{failed}\nMaven needs its repository the first time: see what it says above.", file=sys.stderr)
-        return EXIT_NOT_DONE
-    except (LoadFailed, RuntimeError, AssertionError) as failed:
-        print(f"stopped: {failed}", file=sys.stderr)
-        return EXIT_NOT_DONE
+        return f"{failed}\nMaven needs its repository the first time: see what it says above."
+    except (LoadFailed, RuntimeError, AssertionError, OSError) as failed:
+        return str(failed)
     except KeyboardInterrupt:
-        print("stopped by Ctrl-C; nothing is left running", file=sys.stderr)
-        return EXIT_NOT_DONE
-    _report(found, args)
-    return EXIT_DONE
+        return "by Ctrl-C; nothing is left running"
+    return ""
 
 
 def _arguments() -> argparse.Namespace:
@@ -82,8 +85,7 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _measured(args: argparse.Namespace) -> list[Result]:
-    found: list[Result] = []
+def _measure(args: argparse.Namespace, found: list[Result]) -> None:
     brokers = [args.only] if args.only else [PENSTOCK, ROCKETMQ]
     if ROCKETMQ in brokers:
         toolchain.peer_classpath(toolchain.BROKER_5, _say)
@@ -94,10 +96,9 @@ def _measured(args: argparse.Namespace) -> list[Result]:
         )
         with Load.started(place / "client", _say) as load:
             for flush in args.flush:
-                found += results(plan, flush, load)
+                found.extend(results(plan, flush, load))
                 for used in place.glob(f"*-{flush}*"):
                     shutil.rmtree(used)
-    return found
 
 
 def _amounts(args: argparse.Namespace) -> Amounts:
@@ -133,6 +134,8 @@ def _report(found: list[Result], args: argparse.Namespace) -> None:
     shares = [result.figures["others_share"] for result in found if "others_share" in result.figures]
     if (noise := max(shares, default=0.0)) > NOISY_SHARE:
         print(f"\nThe machine was not quiet: up to {noise:.0%} of it went to others. Read the figures with care.")
+    if failed := sum(FAILED in result.figures for result in found):
+        print(f"\n{failed} measurements came to nothing: see above.")
     goals = [line for line in lines if line.goal is not None]
     missed = sum(not line.reached for line in goals)
     print(f"\n{len(lines)} lines, {missed} of {len(goals)} goals missed; written to {path}")

@@ -45,6 +45,7 @@ ORDERS = {
     "deliver": Order("end to end at 500/s", "deliver", {"rate": 500}, PACED),
 }
 START, MEMORY = "start", "memory"
+FAILED = "failed"  # the figure of a measurement that came to nothing
 TITLES = {**{key: order.title for key, order in ORDERS.items()}, START: "cold start", MEMORY: "resident memory"}
 KEYS = (START, *ORDERS, MEMORY)
 

@@ -14,8 +14,8 @@ from tests.compat.rocketmq.toolchain import Say
 
 from bench.lines import settle
 from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, serving
-from bench.rocketmq.lines import MEMORY, ORDERS, START, Amounts, Result
-from bench.rocketmq.load import Figures, Load
+from bench.rocketmq.lines import FAILED, MEMORY, ORDERS, START, Amounts, Result
+from bench.rocketmq.load import Figures, Load, LoadFailed
 
 IDLE_S = 3.0
 NOISY_SHARE = 0.1
@@ -89,8 +89,14 @@ def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: s
     for run in range(plan.amounts.runs + 1):
         for name in _turn(list(brokers), run):
             settle()
-            figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())
-            plan.say(f"{flush} flush, {key}, {f'run {run}' if run else 'warm-up'}, {name}: {_text(figures)}")
+            which = f"{flush} flush, {key}, {f'run {run}' if run else 'warm-up'}, {name}"
+            try:
+                figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())
+            except LoadFailed as failed:  # the others still count
+                plan.say(f"{which}: NOT MEASURED: {failed}")
+                yield Result(flush, key, name, {FAILED: 1})
+                continue
+            plan.say(f"{which}: {_text(figures)}")
             if run:
                 yield Result(flush, key, name, figures)
 

@@ -2,9 +2,11 @@ package penstock.bench;
 
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -17,6 +19,8 @@ final class Clients {
     }
 
     private static final int SEND_TIMEOUT_MS = 10_000;
+    private static final long ROUTE_WAIT_NS = 60_000_000_000L;
+    private static final long ROUTE_PAUSE_NS = 20_000_000;
     private static final String MODEL_TOPIC = "TBW102"; // new topics are created where this one is
 
     private Clients() {
@@ -35,7 +39,20 @@ final class Clients {
     static DefaultMQProducer producerWithTopic(Request request) throws Exception {
         DefaultMQProducer producer = producer(request);
         producer.createTopic(MODEL_TOPIC, request.text("topic"), request.number("queues"), Map.of());
+        long until = System.nanoTime() + ROUTE_WAIT_NS;
+        while (!isKnown(producer, request.text("topic")) && System.nanoTime() < until) {
+            LockSupport.parkNanos(ROUTE_PAUSE_NS);
+        }
         return producer;
+    }
+
+    /** Whether the name server has the topic. A consumer that starts before that looks again after half a minute. */
+    private static boolean isKnown(DefaultMQProducer producer, String topic) {
+        try {
+            return !producer.fetchPublishMessageQueues(topic).isEmpty();
+        } catch (MQClientException notYet) {
+            return false;
+        }
     }
 
     static DefaultMQPushConsumer consumer(Request request, Seen seen) throws Exception {

@@ -11,7 +11,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
  * to the listener of a push consumer. A send that is late because the one before it took long is timed from when it was due.
  */
 final class Paced {
-    private static final long WAIT_NS = 20_000_000_000L;
+    private static final long WAIT_NS = 60_000_000_000L;
     private static final long NOT_TIMED = 0;
 
     interface Once {
