@@ -1,7 +1,7 @@
 """Runs both brokers under the same load, prints the table, writes build/bench-rocketmq.json.
 
     python -m bench.rocketmq                            all of it (about a quarter of an hour)
-    python -m bench.rocketmq --quick                    one short run: to see that it runs, and roughly how fast
+    python -m bench.rocketmq --quick                    one short run: to see that it runs, not how fast RocketMQ is
     python -m bench.rocketmq --lines async-send,consume --flush async
     python -m bench.rocketmq --only penstock --lines async-send --quick --profile build/async-send.prof
     python -m bench.rocketmq --only penstock --lines sync-send --seconds 60 --keep
@@ -134,6 +134,8 @@ def _report(found: list[Result], args: argparse.Namespace) -> None:
     shares = [result.figures["others_share"] for result in found if "others_share" in result.figures]
     if (noise := max(shares, default=0.0)) > NOISY_SHARE:
         print(f"\nThe machine was not quiet: up to {noise:.0%} of it went to others. Read the figures with care.")
+    if args.quick and not args.only:
+        print("\nIn a quick run RocketMQ's code is hardly compiled yet: it flatters Penstock.")
     if failed := sum(FAILED in result.figures for result in found):
         print(f"\n{failed} measurements came to nothing: see above.")
     goals = [line for line in lines if line.goal is not None]

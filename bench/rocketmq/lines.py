@@ -65,6 +65,7 @@ class Amounts(NamedTuple):
     """How much of everything."""
 
     runs: int
+    heat_s: float  # load on each broker before the first line
     warm_s: float
     seconds: float
     backlog: int
@@ -73,8 +74,8 @@ class Amounts(NamedTuple):
         return {"warm": self.warm_s, "seconds": self.seconds, "count": self.backlog}
 
 
-FULL = Amounts(runs=3, warm_s=1, seconds=5, backlog=200_000)
-QUICK = Amounts(runs=1, warm_s=1, seconds=2, backlog=100_000)
+FULL = Amounts(runs=3, heat_s=20, warm_s=1, seconds=5, backlog=200_000)
+QUICK = Amounts(runs=1, heat_s=4, warm_s=1, seconds=2, backlog=100_000)
 
 
 class Result(NamedTuple):

@@ -1,7 +1,7 @@
 """The order of things: both brokers stand, one is under load while the other idles, and they take turns.
 
-A first round of every line is thrown away: it warms the client's compiled code, and RocketMQ's. Who goes first changes
-from round to round.
+Before the first line both get some load that does not count, and so does a first round of every line: the client's code
+and RocketMQ's have to be compiled. Who goes first changes from round to round.
 """
 
 import contextlib
@@ -75,6 +75,8 @@ def _loads(plan: Plan, flush: str, load: Load, wanted: Sequence[str]) -> Iterato
             ports, profile = Ports.free(), plan.profile if name == PENSTOCK else ""
             brokers[name] = stack.enter_context(serving(name, plan.folder / f"{name}-{flush}", flush, ports, profile))
             plan.say(brokers[name].text())
+        for broker in brokers.values():
+            _heat(plan, broker, load)
         for key in wanted:
             yield from _line(plan, flush, load, brokers, key)
         if MEMORY in plan.keys:
@@ -82,6 +84,13 @@ def _loads(plan: Plan, flush: str, load: Load, wanted: Sequence[str]) -> Iterato
                 figures = {"after_mb": broker.resident_mb(), "after_anonymous_mb": broker.anonymous_mb()}
                 yield Result(flush, MEMORY, name, figures)
         plan.pause()
+
+
+def _heat(plan: Plan, broker: Broker, load: Load) -> None:
+    """Load that does not count: RocketMQ's own code takes a while to be compiled, and so does the client's."""
+    plan.say(f"{broker.name} is warmed up for {plan.amounts.heat_s:g} s")
+    order = ORDERS["async-send"]
+    load.run(broker, order.order, **order.words, **{**plan.amounts.words(), "seconds": plan.amounts.heat_s})
 
 
 def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: str) -> Iterator[Result]:
