@@ -31,7 +31,7 @@ log = logs.get(__name__)
 
 BLOCK_MESSAGES = 16_384
 STEP_MESSAGES, STEP_BYTES = 512, 4 << 20  # hashed in one turn of the loop
-KEYS_MAX = 32  # a message with more is looked at in every query instead
+KEYS_MAX = 128  # a message with more is looked at in every query instead; a trace of many messages has many
 CACHE_BYTES_MAX = 64 << 20
 WAITING_MAX = 16
 FIND_MS_MAX = 10_000

@@ -21,6 +21,7 @@ collide.
 from penstock.clock import Clock
 from penstock.core.broker import Broker
 from penstock.core.keys import KeyIndex
+from penstock.core.topics import TopicSettings
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
@@ -30,6 +31,7 @@ from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
+from penstock.gateway.rocketmq.moved import MovedEvents
 from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
@@ -42,6 +44,8 @@ from penstock.gateway.rocketmq.routes import Router
 from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
 from penstock.wire.rocketmq.peek import keys_in
 
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # where clients that trace write to; nothing here looks into it
+
 
 def rocketmq_router(
     broker: Broker, house: House, clock: Clock, kept: Kept, auto_create: bool, auto_create_groups: bool = True
@@ -53,6 +57,9 @@ def rocketmq_router(
     members = Members(topics, groups, resets, clock, rules)
     transactions = Transactions(topics, kept.halves, kept.placer, members.producer_of, clock, broker.bus)
     kept.add("transactions", transactions.tick, TICK_MS)
+    MovedEvents(topics, broker.publisher, house, clock, broker.bus)
+    if topics.find(TRACE_TOPIC) is None:
+        topics.create_now(TRACE_TOPIC, TopicSettings(write_queues=1), system=True)
     parts = (
         Names(topics, house, auto_create),
         Produce(topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic),

@@ -4,6 +4,7 @@ The address that clients are told (routes, store host, message ids) is the adver
 came to.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from penstock.config import ServerConfig
@@ -16,7 +17,7 @@ READ_WRITE, INHERIT = 6, 1
 
 class House:
     def __init__(self, config: ServerConfig, port: Callable[[], int]) -> None:
-        self._port = port
+        self._port, self._bound_host = port, config.host
         host, _, advertised_port = (config.advertise[0] if config.advertise else "").rpartition(":")
         if not host:
             host, advertised_port = advertised_port, ""
@@ -24,6 +25,15 @@ class House:
 
     def host_for(self, connection: Connection) -> str:
         return self._host or connection.local_host
+
+    @property
+    def own_store_host(self) -> bytes:
+        """Of messages that the broker writes by itself, and that no client's address goes with."""
+        for host in (self._host, self._bound_host):
+            with contextlib.suppress(OSError):
+                if host not in ("", "0.0.0.0", "::"):
+                    return packed_host(host, self.port)
+        return packed_host("127.0.0.1", self.port)
 
     @property
     def port(self) -> int:

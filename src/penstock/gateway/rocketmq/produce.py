@@ -1,7 +1,7 @@
 """Sends: codes 10, 310 and 320. All neighbours of one read are one call to the core.
 
-What a client sent is stored as it was sent: body, flags and properties, with the cluster's name added. With a delay
-level, a timer, or prepared for a transaction, it is kept back first (`kept.py`).
+What a client sent is stored as it was sent: body, flags and properties, with the names of cluster and region added.
+With a delay level, a timer, or prepared for a transaction, it is kept back first (`kept.py`).
 """
 
 import random
@@ -33,7 +33,8 @@ from penstock.wire.rocketmq.record import (
 from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_CLUSTER = f"{props.CLUSTER}{props.NAME_END}{CLUSTER}{props.VALUE_END}"
+# What every message gets. Consumers of client 5.x that trace leave out messages that do not name a region.
+_ADDED = props.build({props.CLUSTER: CLUSTER, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
 _DELAY, _TAGS = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}"
@@ -158,7 +159,7 @@ class Produce:
         common = props.parse(asked.properties)
         common.pop(props.UNIQ_KEY, None)
         try:
-            parts = parts_in(frame.body, model, (props.build(common) + _CLUSTER).encode())
+            parts = parts_in(frame.body, model, (props.build(common) + _ADDED).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not parts:
@@ -224,6 +225,10 @@ def producer_in(frame: Frame) -> str:
     return asked.producerGroup
 
 
+def is_rocketmq_name(name: str) -> bool:
+    return 0 < len(name) <= TOPIC_BYTES_MAX and _NAME_CHARS.issuperset(name)
+
+
 def check_rocketmq_name(name: str) -> None:
     if len(name.encode()) > TOPIC_BYTES_MAX:
         raise BadTopicName(name, f"RocketMQ clients take at most {TOPIC_BYTES_MAX} characters")
@@ -238,7 +243,7 @@ def complete(record: Record, body: memoryview, flag: int, properties: str) -> Re
         record.tag = java_hash(tags) if tags else 0
     if properties and not properties.endswith(props.VALUE_END):
         properties += props.VALUE_END
-    record.properties = packed = (properties + _CLUSTER).encode()
+    record.properties = packed = (properties + _ADDED).encode()
     if len(packed) > props.BYTES_MAX:
         why = f"properties of {len(packed)} bytes: at most {props.BYTES_MAX} are taken"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)

@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.core.fetch import Fetcher
 from penstock.core.keys import KeyIndex
-from penstock.core.topics import Topic, Topics
+from penstock.core.topics import READ, Topic, Topics
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.later import Later
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
@@ -37,6 +37,8 @@ class Query:
     def query(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Query, frame)
         topic = self._topics.get(asked.topic)
+        if not topic.permissions & READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"topic {topic.name!r} is not readable")
         latest_ms = max(self._fetcher.latest_ms(queue) for queue in topic.queues)
         ext = {"indexLastUpdateTimestamp": str(latest_ms), "indexLastUpdatePhyoffset": "0"}
         self._later(frame, connection, self._found(asked, topic), ext)

@@ -11,7 +11,10 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-const sendTimeout = 10 * time.Second
+const (
+	sendTimeout = 10 * time.Second
+	traceWait   = time.Second // traces are sent aside, a moment late; what is not out by shutdown is lost
+)
 
 var modes = map[string]func(rocketmq.Producer, []*primitive.Message, options) error{
 	"sync":    sendSync,
@@ -42,6 +45,9 @@ func produce(o options) error {
 	if o.has("compress-over-bytes") {
 		settings = append(settings, producer.WithCompressMsgBodyOverHowmuch(o.numberOr("compress-over-bytes", 0)))
 	}
+	if o.has("trace") {
+		settings = append(settings, producer.WithTrace(traced(o)))
+	}
 	sender, err := rocketmq.NewProducer(settings...)
 	if err != nil {
 		return err
@@ -50,7 +56,11 @@ func produce(o options) error {
 		return err
 	}
 	defer sender.Shutdown()
-	return modes[o.textOr("mode", "sync")](sender, numbered(o), o)
+	err = modes[o.textOr("mode", "sync")](sender, numbered(o), o)
+	if o.has("trace") {
+		time.Sleep(traceWait)
+	}
+	return err
 }
 
 func sendSync(sender rocketmq.Producer, messages []*primitive.Message, _ options) error {

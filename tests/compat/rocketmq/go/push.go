@@ -58,7 +58,15 @@ func settings(o options) []consumer.Option {
 	if o.has("broadcast") {
 		chosen = append(chosen, consumer.WithConsumerModel(consumer.BroadCasting))
 	}
+	if o.has("trace") {
+		chosen = append(chosen, consumer.WithTrace(traced(o)))
+	}
 	return chosen
+}
+
+func traced(o options) *primitive.TraceConfig {
+	resolver := primitive.NewPassthroughResolver([]string{o.text("namesrv")})
+	return &primitive.TraceConfig{Access: primitive.Local, Resolver: resolver}
 }
 
 func selector(o options) consumer.MessageSelector {

@@ -11,7 +11,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * {@code produce --namesrv A --topic T --count N [--mode sync|async|oneway|batch|ordered] [--batch N]} and what
+ * {@code produce --namesrv A --topic T --count N [--mode sync|async|oneway|batch|ordered] [--batch N] [--trace]} and what
  * {@link Messages} takes. A line per message that was answered, then {@code {"done":true}}.
  */
 final class Produce {
@@ -43,7 +43,8 @@ final class Produce {
     }
 
     private static DefaultMQProducer started(Options options) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "compat-producer"));
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "compat-producer"),
+            options.has("trace"), null);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(0); // one message sent is one message stored

@@ -15,7 +15,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * {@code push --namesrv A --topic T --group G [--tags EXPR | --sql EXPR] [--from first|last|timestamp] [--since
- * yyyyMMddHHmmss] [--orderly] [--broadcast] [--instance NAME] [--fail-times N] [--retry-level L] [--max-reconsume N]}:
+ * yyyyMMddHHmmss] [--orderly] [--broadcast] [--instance NAME] [--fail-times N] [--retry-level L] [--max-reconsume N]
+ * [--trace]}:
  * {@code {"ready":true}} once started, a line per message, until standard input ends. A message is refused by the
  * listener as long as it was consumed fewer times than --fail-times says.
  */
@@ -41,7 +42,7 @@ final class Push {
     }
 
     private static DefaultMQPushConsumer configured(Options options) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"), options.has("trace"), null);
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setAwaitTerminationMillisWhenShutdown(LISTENER_MS_MAX); // or the last offsets are not stored
         consumer.setConsumeFromWhere(WHERE.get(options.text("from", "first")));
