@@ -21,7 +21,8 @@ from typing import NamedTuple
 from penstock import logs
 from penstock.clock import Clock, SystemClock
 from penstock.config import Config, ServerConfig
-from penstock.core.broker import Broker
+from penstock.core.broker import Broker, EncodeEvent
+from penstock.core.events import EVENTS_TOPIC
 from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
@@ -31,7 +32,7 @@ from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.model import Entry
 from penstock.wire import plain
-from penstock.wire.rocketmq import record
+from penstock.wire.rocketmq import properties, record
 
 log = logs.get(__name__)
 
@@ -60,6 +61,7 @@ class Server:
         self._state = "starting"
         self._listening: list[Listening] = []
         self._kept: Kept | None = None
+        self._house = House(config.server, lambda: int(self.addresses.get("broker", "").rpartition(":")[2] or 0))
 
     @property
     def broker(self) -> Broker:
@@ -83,17 +85,20 @@ class Server:
     @cached_property
     def rocketmq(self) -> Gateway:
         """Name server and broker are one: whatever port a client comes to, it is the same group that it joins."""
-        house = House(self.config.server, lambda: int(self.addresses["broker"].rpartition(":")[2]))
         settings = self.config.rocketmq
         create = settings.auto_create_topics, settings.auto_create_groups
-        router = rocketmq_router(self.broker, house, self.clock, self.kept, *create)
+        router = rocketmq_router(self.broker, self._house, self.clock, self.kept, *create)
         return rocketmq_gateway(router, settings.connections_max)
+
+    def _event_entry(self, queue: int, body: bytes, kind: str, at_ms: int) -> Entry:
+        """Events are messages that any RocketMQ consumer can read, by kind as the tag."""
+        return record.own_record(queue, EVENTS_TOPIC, body, {properties.TAGS: kind}, at_ms, self._house.own_store_host)
 
     def open(self) -> None:
         """The folder and its recovery. Needs no loop."""
         check_host(self.config.server)
         _remove(self.config.server.ready_file)
-        self._broker = _opened(self.config, self.clock)
+        self._broker = _opened(self.config, self.clock, self._event_entry)
 
     async def start(self) -> None:
         """Open everything that is not open yet, or raise a PenstockError and leave nothing open."""
@@ -232,13 +237,9 @@ def _is_loopback(host: str) -> bool:
 SPLITTERS = {plain.PLAIN_RUN: plain.split, record.RECORD_RUN: record.split}  # how the runs of each encoding come apart
 
 
-def _event_entry(queue: int, body: bytes, kind: str, at_ms: int) -> Entry:
-    return plain.plain(queue, body, tags=kind, born_ms=at_ms)
-
-
-def _opened(config: Config, clock: Clock) -> Broker:
+def _opened(config: Config, clock: Clock, encode: EncodeEvent) -> Broker:
     try:
-        return Broker.open(config, clock, SPLITTERS, _event_entry)
+        return Broker.open(config, clock, SPLITTERS, encode)
     except OSError as error:
         raise StoreError(f"the data folder {config.server.data} cannot be used: {error.strerror or error}") from error
 

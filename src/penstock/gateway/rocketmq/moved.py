@@ -16,8 +16,7 @@ from penstock.gateway.rocketmq.house import BROKER, House
 from penstock.gateway.rocketmq.produce import is_rocketmq_name
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.bodies import QueueName
-from penstock.wire.rocketmq.codes import SysFlag
-from penstock.wire.rocketmq.record import Record, java_hash, length_of
+from penstock.wire.rocketmq.record import Record, own_record
 
 log = logs.get(__name__)
 
@@ -66,17 +65,5 @@ class MovedEvents:
         host = self._house.own_store_host
         queue = QueueName(BROKER, event.queue, event.topic)
         body = _Body(event.group, queue, event.corrected_offset, event.asked_offset)
-        record = Record(
-            queue=self._topic.queue(0),
-            length=0,
-            tag=java_hash(event.group),
-            topic=TOPIC.encode(),
-            body=msgspec.json.encode(body),
-            properties=props.build({props.KEYS: event.group, props.TAGS: event.group}).encode(),
-            sys_flag=SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 if len(host) > 8 else 0,
-            born_ms=event.at_ms,
-            born_host=host,
-            store_host=host,
-        )
-        record.length = length_of(record)
-        return record
+        named = {props.KEYS: event.group, props.TAGS: event.group}
+        return own_record(self._topic.queue(0), TOPIC, msgspec.json.encode(body), named, event.at_ms, host)

@@ -32,9 +32,16 @@ MAGIC = 0xDAA320A7
 OFFSET_BITS, QUEUE_BITS = 36, 17
 TOPIC_BYTES_MAX = 127
 
+HOST_V4_BYTES, HOST_V6_BYTES = 8, 20  # an address and a port
 V6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+
+
+def _host_bytes(v6: int) -> int:
+    return HOST_V6_BYTES if v6 else HOST_V4_BYTES
+
+
 HEADS = {  # a record up to its body, by these two bits of its sysFlag
-    born_v6 | store_v6: struct.Struct(f">IIIiiqqiq{20 if born_v6 else 8}sq{20 if store_v6 else 8}siqI")
+    born_v6 | store_v6: struct.Struct(f">IIIiiqqiq{_host_bytes(born_v6)}sq{_host_bytes(store_v6)}siqI")
     for born_v6 in (0, SysFlag.BORN_HOST_V6)
     for store_v6 in (0, SysFlag.STORE_HOST_V6)
 }
@@ -102,6 +109,24 @@ def length_of(record: Record) -> int:
     """The bytes that a record takes."""
     fixed = HEADS[record.sys_flag & V6].size + LENGTHS_BYTES
     return fixed + len(record.body) + len(record.topic) + len(record.properties)
+
+
+def own_record(queue: int, topic: str, body: bytes, properties: dict[str, str], born_ms: int, host: bytes) -> Record:
+    """A message that the broker writes by itself, to the first queue of a topic. `host` is its own address."""
+    record = Record(
+        queue=queue,
+        length=0,
+        tag=java_hash(properties.get(props.TAGS, "")),
+        topic=topic.encode(),
+        body=body,
+        properties=props.build(properties).encode(),
+        sys_flag=V6 if len(host) > HOST_V4_BYTES else 0,
+        born_ms=born_ms,
+        born_host=host,
+        store_host=host,
+    )
+    record.length = length_of(record)
+    return record
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -173,7 +198,7 @@ def _message_in(view: memoryview, start: int) -> Message:
 
 
 def _host(view: memoryview, at: int, v6: int) -> tuple[bytes, int]:
-    length = 20 if v6 else 8
+    length = _host_bytes(v6)
     return bytes(view[at : at + length]), at + length
 
 
