@@ -9,12 +9,12 @@ import random
 import pytest
 
 from penstock.core import keys as module
-from penstock.core.keys import KeyIndex
+from penstock.core.keys import KeyIndex, Search
 from penstock.core.topics import TopicSettings
 from penstock.errors import IndexBusy
 from penstock.model import Durability
 from penstock.store.keyfiles import FOLDER
-from penstock.wire.plain import message_in, plain
+from penstock.wire.plain import message_in, plain, tag_hash
 
 BLOCK = 8
 EVER = 1 << 63
@@ -56,7 +56,8 @@ class Library:
         def matches(payload):
             return key.encode() in message_in(payload).body.split()
 
-        found = await self.index.find(self.queues, key.encode(), begin_ms, end_ms, matches, most, bytes_max)
+        search = Search(begin_ms, end_ms, matches, most, bytes_max)
+        found = await self.index.find(self.queues, key.encode(), search)
         return [message_in(payload).body.decode() for payload in found]
 
     @property
@@ -131,10 +132,11 @@ async def test_what_may_be_lost_is_not_kept(open_house):
     for number in range(BLOCK):
         house.publisher.publish([plain(queue, b"red %d" % number)], lambda error: None)
     index = KeyIndex(house.store, house.fetcher, house.clock, lambda payload: message_in(payload).body.split())
-    assert len(await index.find([queue], b"red", 0, EVER, lambda payload: True, 64, 1 << 20)) == BLOCK
+    everything = Search(0, EVER, lambda payload: True, 64, 1 << 20)
+    assert len(await index.find([queue], b"red", everything)) == BLOCK
     assert not house.disk.list(FOLDER)
     house.store.flush()
-    await index.find([queue], b"red", 0, EVER, lambda payload: True, 64, 1 << 20)
+    await index.find([queue], b"red", everything)
     assert len(house.disk.list(FOLDER)) == 1
 
 
@@ -178,6 +180,20 @@ async def test_files_of_a_deleted_topic_go_with_the_next_start(street, library):
     await street.restart()
     await library.open()
     assert not library.files
+
+
+async def test_by_tag(library):
+    for number in range(3 * BLOCK):
+        tag = ("red", "blue", "")[number % 3]
+        await library.house.publish(plain(library.queues[0], b"%d" % number, tags=tag))
+    library.house.store.trim(library.queues[0], 2)
+    search = Search(0, EVER, lambda payload: message_in(payload).body != b"21", 3, 1 << 20)
+    found = await library.index.find_tagged(library.queues, tag_hash("red"), search)
+    assert [message_in(payload).body for payload in found] == [b"18", b"15", b"12"]
+    everything = search._replace(messages_max=64)
+    found = await library.index.find_tagged(library.queues, tag_hash("red"), everything)
+    assert len(found) == BLOCK - 2
+    assert not await library.index.find_tagged(library.queues, tag_hash("green"), everything)
 
 
 async def test_too_many_keys_are_found_all_the_same(library):

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, DamageFound
@@ -69,6 +70,13 @@ class Fetcher:
             return -1
         row = table.row_at_offset(offset)
         return int(table.rows(row, row + 1)["time"][0])
+
+    def offsets_tagged(self, queue: int, first: int, until: int, tag: int) -> npt.NDArray[np.int64]:
+        """The offsets of messages whose tag has a hash, of those that are there between two offsets."""
+        table = self._store.table(queue)
+        rows = table.rows(table.row_at_offset(first), table.row_at_offset(until))
+        found: npt.NDArray[np.int64] = rows["base"][rows["tag"] == tag]
+        return found
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
         """Which messages a read would bring: with `tags` (their hashes) only those."""

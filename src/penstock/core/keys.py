@@ -14,7 +14,9 @@ What a message's keys are is not known here: `keys_in` says it.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +41,18 @@ _ANY = 0  # the hash of a message with too many keys
 _TIME_MAX = 1 << 62
 
 KeysIn = Callable[[memoryview], Sequence[bytes]]
-Matches = Callable[[memoryview], bool]
 Offsets = npt.NDArray[np.int64]
+_Candidates = Callable[[int, range, int], Awaitable[Offsets]]  # of a queue, in a span, until a time
+
+
+class Search(NamedTuple):
+    """Messages stored in a range of time that `matches` agrees to, and how many of them."""
+
+    begin_ms: int
+    end_ms: int
+    matches: Callable[[memoryview], bool]
+    messages_max: int
+    bytes_max: int
 
 
 def hash_of(key: bytes) -> int:
@@ -56,37 +68,43 @@ class KeyIndex:
         self._turn = asyncio.Lock()
         self._tidy()
 
-    async def find(
-        self,
-        queues: Sequence[int],
-        key: bytes,
-        begin_ms: int,
-        end_ms: int,
-        matches: Matches,
-        messages_max: int,
-        bytes_max: int,
-    ) -> list[memoryview]:
-        """Messages with a key that were stored in a range of time and that `matches` agrees to, the newest first."""
+    async def find(self, queues: Sequence[int], key: bytes, search: Search) -> list[memoryview]:
+        """The messages that may have a key and that the search agrees to, the newest first."""
+        return await self._search(queues, search, partial(self._with_key, key))
+
+    async def find_tagged(self, queues: Sequence[int], tag: int, search: Search) -> list[memoryview]:
+        """The same by the hash of the tag, which the queue's table has."""
+        return await self._search(queues, search, partial(self._with_tag, tag))
+
+    async def _search(self, queues: Sequence[int], search: Search, candidates: _Candidates) -> list[memoryview]:
         deadline_ms = self._clock.monotonic_ms() + FIND_MS_MAX
         if self._waiting >= WAITING_MAX:
             raise IndexBusy
         self._waiting += 1
         try:
             async with self._turn:
-                spans = [(queue, self._offsets(queue, begin_ms, end_ms)) for queue in queues]
-                found = [(queue, await self._candidates(queue, span, key, deadline_ms)) for queue, span in spans]
+                spans = [(queue, self._offsets(queue, search)) for queue in queues]
+                found = [(queue, await candidates(queue, span, deadline_ms)) for queue, span in spans]
                 self._tidy()
-                return await self._read(self._newest_first(found), matches, messages_max, bytes_max, deadline_ms)
+                return await self._read(self._newest_first(found), search, deadline_ms)
         finally:
             self._waiting -= 1
 
-    def _offsets(self, queue: int, begin_ms: int, end_ms: int) -> range:
-        at = self._fetcher.offset_at_time
-        return range(at(queue, min(max(begin_ms, 0), _TIME_MAX)), at(queue, min(max(end_ms, 0), _TIME_MAX) + 1))
+    def _offsets(self, queue: int, search: Search) -> range:
+        begin, end = (min(max(time_ms, 0), _TIME_MAX) for time_ms in (search.begin_ms, search.end_ms))
+        return range(self._fetcher.offset_at_time(queue, begin), self._fetcher.offset_at_time(queue, end + 1))
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
-    async def _candidates(self, queue: int, span: range, key: bytes, deadline_ms: int) -> Offsets:
+    async def _with_tag(self, tag: int, queue: int, span: range, deadline_ms: int) -> Offsets:
+        parts = [np.empty(0, np.int64)]
+        for first in range(span.start, span.stop, BLOCK_MESSAGES):
+            self._check(deadline_ms)
+            parts.append(self._fetcher.offsets_tagged(queue, first, min(first + BLOCK_MESSAGES, span.stop), tag))
+            await asyncio.sleep(0)
+        return np.concatenate(parts)
+
+    async def _with_key(self, key: bytes, queue: int, span: range, deadline_ms: int) -> Offsets:
         """Offsets of the messages that may have the key, in order."""
         if not span:
             return np.empty(0, np.int64)
@@ -109,24 +127,19 @@ class KeyIndex:
         return heapq.merge(*(of_queue(queue, offsets) for queue, offsets in found))
 
     async def _read(
-        self,
-        candidates: Iterator[tuple[int, int, int]],
-        matches: Matches,
-        messages_max: int,
-        bytes_max: int,
-        deadline_ms: int,
+        self, candidates: Iterator[tuple[int, int, int]], search: Search, deadline_ms: int
     ) -> list[memoryview]:
         found: list[memoryview] = []
         size = 0
         for _, queue, offset in candidates:
-            if len(found) >= messages_max:
+            if len(found) >= search.messages_max:
                 break
             payload = await self._message(queue, offset)
-            if payload is None or not matches(payload):
+            if payload is None or not search.matches(payload):
                 self._check(deadline_ms)
                 continue
             size += len(payload)
-            if found and size > bytes_max:
+            if found and size > search.bytes_max:
                 break
             found.append(payload)
         return found

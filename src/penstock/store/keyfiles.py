@@ -37,7 +37,6 @@ class KeyFiles:
 
     def __init__(self, disk: Disk, secret: int) -> None:
         self._disk, self._seed = disk, secret & 0xFFFFFFFF
-        disk.make_folder(FOLDER)
         self.names = {found for name in disk.list(FOLDER) if (found := _parsed(name))}
 
     def load(self, queue: int, number: int) -> Block | None:
@@ -54,6 +53,7 @@ class KeyFiles:
     def save(self, queue: int, number: int, block: Block) -> None:
         head = _HEAD.pack(0, len(block.hashes), queue, number, block.until)
         rest = b"".join((head[4:], block.hashes.tobytes(), block.places.tobytes()))
+        self._disk.make_folder(FOLDER)
         file = self._disk.open(_name(queue, number), create=True)
         try:
             file.truncate(0)

@@ -143,6 +143,9 @@ def test_messages_are_found_again(mqadmin, use, new_topic):
     of_topic = ("-t", topic) if mqadmin.version == CLIENT_5 else ()  # the older tool does not know the option
     by_key = mqadmin("queryMsgByKey", "-t", topic, "-k", f"key-{topic}-3")
     assert [[sent["msgId"], str(sent["queueId"]), str(sent["queueOffset"])]] == [row[:3] for row in rows(by_key)]
+    if mqadmin.version == CLIENT_5:
+        by_tag = mqadmin("queryMsgByKey", "-t", topic, "-p", "T", "-k", "red")
+        assert len(rows(by_tag)) == 5
     by_unique_key = mqadmin("queryMsgByUniqueKey", "-t", topic, "-i", sent["msgId"])
     by_id = mqadmin("queryMsgById", *of_topic, "-i", sent["offsetMsgId"])
     place = ("-i", str(sent["queueId"]), "-o", str(sent["queueOffset"]))

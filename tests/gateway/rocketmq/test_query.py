@@ -45,6 +45,17 @@ async def test_by_unique_key(client):
     assert sorted(bodies(await query(client, "UNIQUE2"))) == [b"one", b"two"]
 
 
+async def test_by_tag(client):
+    for number, tag in enumerate(("Aa", "BB", "", "Aa")):  # the first two have one hash
+        await client.send("orders", b"%d" % number, queue=number, properties=props.build({props.TAGS: tag}))
+    assert sorted(bodies(await query(client, "Aa", indexType="T"))) == [b"0", b"3"]
+    assert (await query(client, "Cc", indexType="T")).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_topic_that_nobody_may_read(client):
+    assert (await query(client, "k", topic="RMQ_SYS_TRANS_HALF_TOPIC")).code == ResponseCode.NO_PERMISSION
+
+
 async def test_messages_of_a_batch_are_found(client):
     await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
     parts = []

@@ -3,15 +3,17 @@
 import msgspec
 
 from penstock.core.fetch import Fetcher
-from penstock.core.keys import KeyIndex
+from penstock.core.keys import KeyIndex, Search
 from penstock.core.topics import READ, Topic, Topics
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.later import Later
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
+from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
-from penstock.wire.rocketmq.peek import has_key
+from penstock.wire.rocketmq.peek import has_key, properties_in
+from penstock.wire.rocketmq.record import java_hash
 
 MESSAGES_MAX, UNIQUE_MAX, BYTES_MAX = 64, 32, 8 << 20
 _UNIQUE, _TAG = "U", "T"  # kinds of index, as 5.x names them
@@ -44,19 +46,16 @@ class Query:
         self._later(frame, connection, self._found(asked, topic), ext)
 
     async def _found(self, asked: _Query, topic: Topic) -> bytes:
-        unique = asked.unique or asked.indexType == _UNIQUE
+        unique, key = asked.unique or asked.indexType == _UNIQUE, asked.key
         count = UNIQUE_MAX if unique else min(max(asked.maxNum, 1), MESSAGES_MAX)
-        if asked.indexType == _TAG:
-            raise Refused(ResponseCode.SYSTEM_ERROR, "messages cannot be queried by their tag: use a key")
-        found = await self._keys.find(
-            topic.queues,
-            asked.key.encode(),
-            asked.beginTimestamp,
-            asked.endTimestamp,
-            lambda payload: has_key(payload, asked.key, unique),
-            count,
-            BYTES_MAX,
+        search = Search(
+            asked.beginTimestamp, asked.endTimestamp, lambda payload: has_key(payload, key, unique), count, BYTES_MAX
         )
+        if asked.indexType == _TAG:
+            search = search._replace(matches=lambda payload: properties_in(payload).get(props.TAGS) == key)
+            found = await self._keys.find_tagged(topic.queues, java_hash(key), search)
+        else:
+            found = await self._keys.find(topic.queues, key.encode(), search)
         if not found:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, "no such message was stored in this range of time")
         return b"".join(found)
