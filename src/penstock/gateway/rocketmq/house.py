@@ -1,27 +1,34 @@
 """What this broker calls itself, and where clients are told to find it.
 
 The address that clients are told (routes, store host, message ids) is the advertised one, or else the one that they
-came to.
+came to. Routes can carry a name; records and ids only numbers: there a name is what it stood for when the broker
+started, and the address that the client came to when it stood for nothing.
 """
 
 import contextlib
+import re
+import socket
 from collections.abc import Callable
 
 from penstock.config import ServerConfig
+from penstock.errors import ConfigError
 from penstock.gateway.rocketmq.connection import Connection, packed_host
 
 CLUSTER, BROKER = "DefaultCluster", "penstock"
 DEFAULT_TOPIC_QUEUES = 8
 READ_WRITE, INHERIT = 6, 1
 
+_ADDRESS = re.compile(
+    r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)|(?P<host>[^\[\]:/\s]+))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
+
 
 class House:
     def __init__(self, config: ServerConfig, port: Callable[[], int]) -> None:
         self._port, self._bound_host = port, config.host
-        host, _, advertised_port = (config.advertise[0] if config.advertise else "").rpartition(":")
-        if not host:
-            host, advertised_port = advertised_port, ""
-        self._host, self._advertised_port = host.strip("[]"), int(advertised_port or 0)
+        self._host, self._advertised_port = advertised(config.advertise[0]) if config.advertise else ("", 0)
+        self._packable = resolved(self._host) if self._host else ""
 
     def host_for(self, connection: Connection) -> str:
         return self._host or connection.local_host
@@ -29,7 +36,7 @@ class House:
     @property
     def own_store_host(self) -> bytes:
         """Of messages that the broker writes by itself, and that no client's address goes with."""
-        for host in (self._host, self._bound_host):
+        for host in (self._packable, self._bound_host):
             with contextlib.suppress(OSError):
                 if host not in ("", "0.0.0.0", "::"):
                     return packed_host(host, self.port)
@@ -44,10 +51,24 @@ class House:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     def store_host_for(self, connection: Connection) -> bytes:
-        """As records carry it. A name cannot be packed: then it is the address that the client came to."""
+        """As records carry it."""
         if not connection.store_host:
-            try:
-                connection.store_host = packed_host(self.host_for(connection), self.port)
-            except OSError:
-                connection.store_host = packed_host(connection.local_host, self.port)
+            connection.store_host = packed_host(self._packable or connection.local_host, self.port)
         return connection.store_host
+
+
+def advertised(text: str) -> tuple[str, int]:
+    """Host and port of HOST, HOST:PORT, [V6], [V6]:PORT or a bare V6; port 0 when there is none."""
+    found = _ADDRESS.fullmatch(text)
+    port = int(found["port"] or 0) if found else 0
+    if not found or port > 65_535 or found["port"] == "0":
+        raise ConfigError(f"{text!r} cannot be advertised: give HOST, HOST:PORT or [IPV6]:PORT (--advertise)")
+    return found["v6"] or found["bare"] or found["host"], port
+
+
+def resolved(host: str) -> str:
+    """The numbers that a name stands for, short ones first; empty when it stands for nothing here."""
+    with contextlib.suppress(OSError, UnicodeError):
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return str(sorted(found, key=lambda item: item[0] != socket.AF_INET)[0][4][0])
+    return ""
