@@ -37,6 +37,7 @@ from penstock.wire.rocketmq import properties, record
 log = logs.get(__name__)
 
 EXIT_STOPPED, EXIT_UNCLEAN = 0, 1
+BACKLOG = 1_024  # connections that wait to be taken: after a restart all clients come at once
 
 
 class Entrance(NamedTuple):
@@ -88,7 +89,7 @@ class Server:
         settings = self.config.rocketmq
         create = settings.auto_create_topics, settings.auto_create_groups
         router = rocketmq_router(self.broker, self._house, self.clock, self.kept, *create)
-        return rocketmq_gateway(router, settings.connections_max)
+        return rocketmq_gateway(router, settings)
 
     def _event_entry(self, queue: int, body: bytes, kind: str, at_ms: int) -> Entry:
         """Events are messages that any RocketMQ consumer can read, by kind as the tag."""
@@ -145,7 +146,7 @@ class Server:
         server, gateway = self.config.server, entrance.gateway(self)
         host, port = _resolved(server.host), getattr(server, entrance.setting)
         try:
-            sockets = await asyncio.get_running_loop().create_server(gateway.connect, host, port)
+            sockets = await asyncio.get_running_loop().create_server(gateway.connect, host, port, backlog=BACKLOG)
         except OSError as error:
             raise ConfigError(_why_not_listening(error, host, port, entrance.setting)) from error
         self._listening.append(Listening(sockets, gateway.guests))

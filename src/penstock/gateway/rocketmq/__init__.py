@@ -2,6 +2,7 @@
 collide.
 
     connection.py  one socket: frames in, answers out, everything of one read at once
+    inbox.py       the buffer that all of them read into
     routes.py      which code does what, and which action that needs; errors to codes
     names.py       what a name server is asked: routes, clusters, topic lists
     produce.py     sends, single and batched
@@ -19,6 +20,7 @@ collide.
 """
 
 from penstock.clock import Clock
+from penstock.config import RocketmqConfig
 from penstock.core.broker import Broker
 from penstock.core.keys import KeyIndex
 from penstock.core.topics import TopicSettings
@@ -29,6 +31,7 @@ from penstock.gateway.rocketmq.consume import Consume
 from penstock.gateway.rocketmq.figures import Figures
 from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
+from penstock.gateway.rocketmq.inbox import Reception
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.moved import MovedEvents
@@ -81,6 +84,6 @@ def rocketmq_router(
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)
 
 
-def rocketmq_gateway(router: Router, connections_max: int) -> Gateway:
-    guests = Guests(connections_max)
-    return Gateway(lambda: Connection(router, guests), guests)
+def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:
+    guests, reception = Guests(config.connections_max), Reception(config.receive_bytes_max)
+    return Gateway(lambda: Connection(router, guests, reception, config.idle_timeout_ms), guests)

@@ -1,9 +1,8 @@
 """One RocketMQ connection: all frames of one read are decoded together, neighbours of one kind go to one handler call,
 and all answers of one turn of the loop leave with one write. That is the largest single win on the produce path.
 
-The receive buffer is used again for the next read: a body is a view into it and valid until the handler returns. It
-grows to what a large frame needs and shrinks again. Bounds: the frame's size (`wire`), the requests under way, and what
-the client does not take.
+The receive buffer is used again at once, also by others (`inbox`): a body is a view into it and valid until the handler
+returns. Bounds: the frame's size (`wire`), the requests under way, what the client does not take, and its silence.
 """
 
 import asyncio
@@ -15,8 +14,9 @@ from typing import Protocol
 from penstock import logs
 from penstock.core.waits import Wait
 from penstock.gateway.guests import Guests
+from penstock.gateway.rocketmq.inbox import Inbox, Reception
 from penstock.wire.rocketmq.codes import Flag, RequestCode
-from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack, pack_head
+from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, pack, pack_head
 from penstock.wire.rocketmq.requests import request_in
 
 log = logs.get(__name__)
@@ -24,8 +24,9 @@ log = logs.get(__name__)
 VERSION = (
     409  # what heartbeats are answered with: clients take it for the broker's version, SQL filters need 232 or more
 )
-BUFFER_BYTES = 256 * 1024
 UNDER_WAY_MAX = 10_000
+WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: then pulls are put off
+WAITING_BYTES_MAX = 128 * 1024 * 1024  # then it is closed
 
 
 class Dispatcher(Protocol):
@@ -37,11 +38,14 @@ class Dispatcher(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`under_way` counts requests that were taken and not answered yet."""
 
-    def __init__(self, dispatcher: Dispatcher, guests: Guests) -> None:
+    def __init__(self, dispatcher: Dispatcher, guests: Guests, reception: Reception, idle_timeout_ms: int) -> None:
         self._dispatcher, self._guests = dispatcher, guests
         self._loop = asyncio.get_running_loop()
-        self._view = memoryview(bytearray(BUFFER_BYTES))
-        self._end = 0
+        self._inbox = Inbox(reception)
+        self._idle_timeout_s = idle_timeout_ms / 1000
+        self._heard = self._loop.time()
+        self._out_bytes = 0  # of large answers that are in `_out`
+        self.reading_bytes = 0  # of answers that are being read from the disk, at most
         self._out: list[bytes | memoryview] = []
         self._flushing = self._parting = self._write_blocked = self._read_paused = False
         self._opaque = itertools.count(1)
@@ -54,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self.born_host = bytes(8)
         self.store_host = b""  # what this client's messages carry: see `House`
         self._transport: asyncio.Transport
+        self._idle: asyncio.TimerHandle | None = None
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
 
@@ -66,24 +71,34 @@ class Connection(asyncio.BufferedProtocol):
         if not self._guests.enter(self):
             log.warning("a connection too many was closed", address=self.address)
             transport.abort()
+            return
+        self._idle = self._loop.call_later(self._idle_timeout_s, self._check_idle)
+
+    def _check_idle(self) -> None:
+        """Close it when nothing has come for long, as clients are used to: what is alive sends heartbeats."""
+        left_s = self._heard + self._idle_timeout_s - self._loop.time()
+        if left_s > 0:
+            self._idle = self._loop.call_later(left_s, self._check_idle)
+        else:
+            log.info("a silent connection was closed", address=self.address)
+            self._transport.abort()
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        return self._view[self._end :]
+        return self._inbox.buffer()
 
     def buffer_updated(self, count: int) -> None:
-        self._end += count
+        view, end = self._inbox.filled(count)
+        self._heard = self._loop.time()
         try:
-            frames, used = frames_in(self._view, self._end, request_in)
+            frames, used = frames_in(view, end, request_in)
+            if frames and not self._parting:
+                self._flushing = True  # what is answered at once leaves at the end of these lines
+                self._take(frames)
+                self._flush()
+            self._inbox.keep(view, used, end)
         except FrameError as error:
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
             self._transport.abort()
-            return
-        if frames and not self._parting:
-            self._flushing = True  # what is answered at once leaves at the end of these lines
-            self._take(frames)
-            self._flush()
-        frames.clear()  # views into the buffer must be gone before it changes
-        self._keep_rest(used)
 
     def _take(self, frames: list[Frame]) -> None:
         flags = [frame.flag for frame in frames]
@@ -98,18 +113,6 @@ class Connection(asyncio.BufferedProtocol):
             self.form = frames[-1].form
             self._dispatcher.dispatch(frames, self)
         self._balance()
-
-    def _keep_rest(self, used: int) -> None:
-        """What is left of an incomplete frame goes to the start of a buffer that has room for all of it."""
-        rest = self._end - used
-        need = rest + missing_bytes(self._view[used : self._end], rest) if rest else 0
-        if need > len(self._view) or (not rest and len(self._view) > BUFFER_BYTES):
-            fresh = memoryview(bytearray(max(need, BUFFER_BYTES)))
-            fresh[:rest] = self._view[used : self._end]
-            self._view = fresh
-        elif used and rest:
-            self._view[:rest] = bytes(self._view[used : self._end])
-        self._end = rest
 
     def eof_received(self) -> bool:
         return False
@@ -132,6 +135,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._parting = True
         self._guests.leave(self)
+        self._inbox.let_go()
+        if self._idle is not None:
+            self._idle.cancel()
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(ConnectionError(f"{self.address} is gone"))
@@ -161,6 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer a request, unless it does not want one."""
         if frame.oneway:
             return
+        self._count_out(len(body))
         self.answer(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, body))
 
     def reply_slices(
@@ -170,9 +177,24 @@ class Connection(asyncio.BufferedProtocol):
         if frame.oneway:
             return
         size = sum(map(len, slices))
+        self._count_out(size)
         self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size))
         self._out.extend(slices)
         self.answer(b"")
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Answers that the client has not taken yet."""
+        return self._out_bytes + self.reading_bytes + self._transport.get_write_buffer_size()
+
+    def _count_out(self, size_bytes: int) -> None:
+        """Whoever takes none of its answers is closed before they fill the memory."""
+        self._out_bytes += size_bytes
+        if self.waiting_bytes > WAITING_BYTES_MAX and not self._transport.is_closing():
+            log.warning("a connection was closed: it does not take its answers", address=self.address)
+            self._transport.abort()
+        if self._transport.is_closing():
+            self._out.clear()
 
     def answer(self, packed: bytes) -> None:
         """An answer in its final form. Leaves at the end of this turn of the loop, with all others."""
@@ -193,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if out and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
             self._balance()
@@ -202,6 +224,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def push(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
         """Tell the client something; it does not answer."""
+        self._count_out(len(body))
         self._send(pack(code, next(self._opaque), Flag.ONEWAY, VERSION, self.form, "", ext, body))
 
     async def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"", timeout_ms: int = 5_000) -> Frame:

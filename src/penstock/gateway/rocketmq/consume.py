@@ -21,7 +21,7 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.traffic import Traffic
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.connection import WAITING_BYTES, Connection
 from penstock.gateway.rocketmq.filters import Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
@@ -95,6 +95,9 @@ class Consume:
             self._moved(call, bounds)
         elif offset == bounds.max_offset:
             self._at_the_end(call, bounds, may_wait)
+        elif call.connection.waiting_bytes > WAITING_BYTES:
+            why = "this connection has not taken its last answers yet: take them, then pull again"
+            call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         else:
             count, size = call.messages_max, call.bytes_max
             if call.wanted.sql is not None:
@@ -104,6 +107,7 @@ class Consume:
             if batch is not None:
                 self._found(call, bounds, batch)
             else:
+                call.connection.reading_bytes += call.bytes_max
                 task = asyncio.ensure_future(self._read_cold(call, bounds, plan))
                 self._reading.add(task)
                 task.add_done_callback(self._reading.discard)
@@ -113,6 +117,8 @@ class Consume:
             self._found(call, bounds, await self._fetcher.load(plan))
         except (PenstockError, OSError) as error:
             refuse(call.connection, call.frame, error)
+        finally:
+            call.connection.reading_bytes -= call.bytes_max
 
     def _found(self, call: "_Call", bounds: Bounds, batch: Batch) -> None:
         if call.wanted.sql is not None:

@@ -88,6 +88,7 @@ class ResponseCode(IntEnum):
     FILTER_DATA_NOT_EXIST = 27
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
+    FLOW_CONTROL = 215
 
 
 class Flag:
