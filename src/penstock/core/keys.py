@@ -32,7 +32,7 @@ from penstock.store.store import Store
 log = logs.get(__name__)
 
 BLOCK_MESSAGES = 16_384
-STEP_MESSAGES, STEP_BYTES = 512, 4 << 20  # hashed in one turn of the loop
+STEP_MESSAGES, STEP_BYTES = 256, 2 << 20  # hashed in one turn of the loop
 KEYS_MAX = 128  # a message with more is looked at in every query instead; a trace of many messages has many
 CACHE_BYTES_MAX = 64 << 20
 WAITING_MAX = 16

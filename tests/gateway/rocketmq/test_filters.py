@@ -82,6 +82,33 @@ async def test_a_waiting_pull_gets_what_matches(client, orders):
     assert prices(await waiting) == [99]
 
 
+async def test_a_waiting_pull_is_not_disturbed_by_what_does_not_match(client, orders, penstock):
+    await subscribe(client, "price = 99")
+    waiting = client.pull(GROUP, "orders", 0, 40, version=1, wait_ms=60_000)
+    for price in ("41", "42", "99"):
+        await client.send("orders", b"x", properties=props.build({"price": price}))
+    answer = await waiting
+    assert (answer.code, prices(answer), answer.ext["nextBeginOffset"]) == (ResponseCode.SUCCESS, [99], "43")
+    assert len(penstock.server.broker.waits) == 0
+
+
+async def test_a_pull_that_waited_in_vain_goes_on_behind_what_it_saw(client, orders):
+    await subscribe(client, "price = 99")
+    waiting = client.pull(GROUP, "orders", 0, 40, version=1, wait_ms=500)
+    await client.send("orders", b"x", properties=props.build({"price": "41"}))
+    answer = await waiting
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "41")
+
+
+async def test_a_waiting_pull_of_tags_is_not_disturbed_either(client):
+    await client.send("orders", b"first")
+    await client.heartbeat(GROUP, "a", 1, {"orders": "red"})
+    waiting = client.pull(GROUP, "orders", 0, 1, version=1, wait_ms=60_000)
+    for tag in ("blue", "red"):
+        await client.send("orders", tag.encode(), properties=props.build({"TAGS": tag}))
+    assert [message.body for message in messages_in((await waiting).body)] == [b"red"]
+
+
 async def test_an_expression_is_checked(client):
     assert (await check(client, "a = 1 AND b IS NULL")).code == ResponseCode.SUCCESS
     assert (await check(client, "red || blue", "TAG")).code == ResponseCode.SUCCESS

@@ -4,7 +4,8 @@ The checks come in the order that clients know: group (26, 16), topic (17, 16), 
 version (25), its filter (27). An offset outside the queue is corrected and told (21); the end of the queue waits.
 
 A SQL filter is asked for each message of a stretch of the queue. When it selects none of them, the client is told to go
-on behind them: a pull never looks at more than that stretch.
+on behind them: a pull never looks at more than that stretch. A pull that waits goes on waiting when what comes is not
+for it.
 """
 
 import asyncio
@@ -127,7 +128,7 @@ class Consume:
             ext = _ext(batch.next_offset, bounds)
             self._traffic.got(call.asked.consumerGroup, call.asked.topic, *count_of(batch.payloads))
             call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads)
-        else:
+        elif not self._waits_on(call, batch.next_offset):
             ext = _ext(batch.next_offset, bounds)
             call.connection.reply(call.frame, ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", ext)
 
@@ -153,13 +154,27 @@ class Consume:
     def _at_the_end(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         if may_wait and not call.frame.oneway:
             timeout_ms = min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
-            call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call))
-            call.connection.parked.add(call.wait)
+            call.until_ms = self._clock.monotonic_ms() + timeout_ms
+            self._park(call, timeout_ms)
             return
         remark = "OFFSET_OVERFLOW_ONE" if bounds.max_offset else "NO_MESSAGE_IN_QUEUE"
         call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, remark, _ext(bounds.max_offset, bounds))
 
-    def _woken(self, call: "_Call") -> None:
+    def _park(self, call: "_Call", timeout_ms: int) -> None:
+        call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call, there))
+        call.connection.parked.add(call.wait)
+
+    def _waits_on(self, call: "_Call", next_offset: int) -> bool:
+        """Whether a pull that was woken by what it does not want waits for the rest of its time."""
+        left_ms = call.until_ms - self._clock.monotonic_ms()
+        if not call.woken or left_ms <= 0 or next_offset != self._fetcher.bounds(call.queue).max_offset:
+            return False
+        call.asked.queueOffset = next_offset
+        self._park(call, left_ms)
+        return True
+
+    def _woken(self, call: "_Call", there: bool) -> None:
+        call.woken = there and not call.connection.gone
         if call.wait is not None:
             call.connection.parked.discard(call.wait)
         try:
@@ -177,6 +192,8 @@ class _Call(msgspec.Struct):
     topic: Topic
     wanted: Wanted
     wait: Wait | None = None
+    until_ms: int = 0  # while it waits
+    woken: bool = False  # by something that came
 
     @property
     def messages_max(self) -> int:
