@@ -8,6 +8,7 @@ What a delivered message looks like is not known here: `revive` makes the entry 
 is nowhere to deliver it to any more.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from penstock.clock import Clock
@@ -38,7 +39,7 @@ class Delays:
         """Deliver what is due."""
         for queue, delay_ms in self._lines.items():
             while await self._deliver_some(queue, delay_ms):
-                pass
+                await asyncio.sleep(0)  # what is in memory is read without waiting: others want their turn
 
     async def _deliver_some(self, queue: int, delay_ms: int) -> bool:
         """A batch of a line; False when nothing (more) is due."""

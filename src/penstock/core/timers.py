@@ -32,7 +32,7 @@ from penstock.store.store import Store
 PREFIX = "timer/"
 TICK_MS = 100
 DELAY_MS_MAX = (1 << 31) - 1  # what the tag of a row holds
-NEAR_MAX = 32_768
+NEAR_MAX = 16_384
 _SCAN_ROWS = 16_384
 _MESSAGES_MAX, _BYTES_MAX = 256, 1 << 20
 _TRIM_EVERY = 1_000  # messages: a trim is a fact too
@@ -79,6 +79,7 @@ class Timers:
             if not due:
                 return
             await self._deliver(due)
+            await asyncio.sleep(0)  # what is in memory is read without waiting: others want their turn
 
     # --- delivering ---------------------------------------------------------------------------------------------------
 
@@ -164,8 +165,8 @@ class Timers:
                 cut = int(nearest[-1, 0]), int(nearest[-1, 1])
             if row < table.next_row:
                 await asyncio.sleep(0)
-        keys = ((due, offset) for due, offset in nearest[_order(nearest)].tolist())
-        self._near, self._beyond = [key for key in keys if key < cut], cut  # sorted: a heap
+        self._near = [key for key in _pairs(nearest[_order(nearest)]) if key < cut]  # sorted: a heap
+        self._beyond = cut
 
     def _waits(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Which of them are not delivered yet, and not lost."""
@@ -176,9 +177,8 @@ class Timers:
 
     def _shrink(self) -> None:
         """Only the nearest stay in memory; the others are found again when it is their time."""
-        self._near.sort()
-        self._beyond = self._near[NEAR_MAX]
-        del self._near[NEAR_MAX:]
+        keys = np.array(self._near, dtype=np.int64)
+        *self._near, self._beyond = _pairs(keys[_order(keys)[: NEAR_MAX + 1]])
 
 
 def _due_ms(rows: Rows) -> npt.NDArray[np.int64]:
@@ -189,6 +189,10 @@ def _due_ms(rows: Rows) -> npt.NDArray[np.int64]:
 def _order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     """By time, and by offset where that is the same."""
     return np.lexsort((keys[:, 1], keys[:, 0]))
+
+
+def _pairs(keys: npt.NDArray[np.int64]) -> list[Key]:
+    return list(zip(keys[:, 0].tolist(), keys[:, 1].tolist(), strict=True))
 
 
 def _neighbours(due: Sequence[Key]) -> int:

@@ -204,6 +204,7 @@ class Transactions:
                     self._ask(message_in(payload), self._halves.asks(offset) + 1)
             self._halves.asked(asked)
             self._give_up(hopeless)
+            await asyncio.sleep(0)  # others want their turn
 
     def _ask(self, message: Message, times: int) -> None:
         """Ask somebody of the producer's group, if there is one; it answers with a request of its own."""
