@@ -79,6 +79,34 @@ async def test_what_was_answered_before_the_garbage_is_there(connect):
     assert [message.body for message in await good.messages("orders")] == [b"before"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"h": 2**31}, {"f": -(2**31) - 1}, {"g": 2**63}, {"j": 2**31}, {"e": 2**62}, {"h": "x"}, {"g": ""}],
+    ids=str,
+)
+async def test_a_number_that_does_not_fit_is_refused_and_its_neighbours_are_not(client, fields):
+    await client.send("orders", b"first")
+    sends = [client.send("orders", b"a"), client.send("orders", b"bad", **fields), client.send("orders", b"b")]
+    answers = await asyncio.gather(*sends)  # in one read
+    assert [answer.code for answer in answers] == [0, ResponseCode.SYSTEM_ERROR, 0]
+    assert "broker failed" not in answers[1].remark
+    assert [message.body for message in await client.messages("orders")] == [b"first", b"a", b"b"]
+
+
+@pytest.mark.parametrize("flag", [0x10, 0x20, 0x30, -1, 2**31 - 1])
+async def test_flags_that_lie_about_the_addresses_harm_nobody(client, flag):
+    bodies = [b"before", b"lying", b"behind"]
+    answers = [await client.send("orders", body, f=flag if body == b"lying" else 0) for body in bodies]
+    found = [message.body for message in await client.messages("orders")]
+    assert found == [body for body, answer in zip(bodies, answers, strict=True) if answer.code == 0]
+    assert {b"before", b"behind"} <= set(found)
+
+
+async def test_an_offset_that_does_not_fit_is_not_kept(client):
+    asked = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 2**63}
+    assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked)).code == ResponseCode.SYSTEM_ERROR
+
+
 # --- what comes slowly ------------------------------------------------------------------------------------------------
 
 

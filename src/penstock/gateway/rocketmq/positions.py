@@ -12,13 +12,14 @@ from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import Int64
 
 
 class _Of(msgspec.Struct):
     consumerGroup: str  # noqa: N815  # the wire's names
     topic: str
     queueId: int  # noqa: N815
-    commitOffset: int = -1  # noqa: N815
+    commitOffset: Int64 = -1  # noqa: N815
     setZeroIfNotFound: bool = True  # noqa: N815
 
 

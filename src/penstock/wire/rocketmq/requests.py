@@ -5,13 +5,16 @@ odd about a hot one, come as any frame does, with a dict.
 `fields_of` gives a request's fields in either case.
 """
 
-from typing import ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 
 from penstock.wire.rocketmq.frame import JSON, Frame, decoded
 
 DEFAULT_TOPIC = "TBW102"  # the name that clients ask for when a topic does not exist: "may I create it?"
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]  # as records carry them: more would not fit
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Send(msgspec.Struct, gc=False):
@@ -22,11 +25,11 @@ class Send(msgspec.Struct, gc=False):
     defaultTopic: str = DEFAULT_TOPIC  # noqa: N815
     defaultTopicQueueNums: int = 4  # noqa: N815
     queueId: int = 0  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    bornTimestamp: int = 0  # noqa: N815
-    flag: int = 0
+    sysFlag: Int32 = 0  # noqa: N815
+    bornTimestamp: Int64 = 0  # noqa: N815
+    flag: Int32 = 0
     properties: str = ""
-    reconsumeTimes: int = 0  # noqa: N815
+    reconsumeTimes: Int32 = 0  # noqa: N815
     maxReconsumeTimes: int | None = None  # noqa: N815
     batch: bool = False
 
@@ -45,11 +48,11 @@ class SendV2(msgspec.Struct, gc=False, rename={
     defaultTopic: str = DEFAULT_TOPIC  # noqa: N815
     defaultTopicQueueNums: int = 4  # noqa: N815
     queueId: int = 0  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    bornTimestamp: int = 0  # noqa: N815
-    flag: int = 0
+    sysFlag: Int32 = 0  # noqa: N815
+    bornTimestamp: Int64 = 0  # noqa: N815
+    flag: Int32 = 0
     properties: str = ""
-    reconsumeTimes: int = 0  # noqa: N815
+    reconsumeTimes: Int32 = 0  # noqa: N815
     maxReconsumeTimes: int | None = None  # noqa: N815
     batch: bool = False
 
@@ -60,10 +63,10 @@ class Pull(msgspec.Struct, gc=False):
     consumerGroup: str  # noqa: N815
     topic: str
     queueId: int  # noqa: N815
-    queueOffset: int  # noqa: N815
+    queueOffset: Int64  # noqa: N815
     maxMsgNums: int = 32  # noqa: N815
-    sysFlag: int = 0  # noqa: N815
-    commitOffset: int = 0  # noqa: N815
+    sysFlag: Int32 = 0  # noqa: N815
+    commitOffset: Int64 = 0  # noqa: N815
     suspendTimeoutMillis: int = 0  # noqa: N815
     subscription: str = ""
     subVersion: int = 0  # noqa: N815
