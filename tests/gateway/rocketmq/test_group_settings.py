@@ -119,6 +119,7 @@ async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(client, f
         {"group": "no spaces"},
         {"group": "x" * 128},
         {"attributes": {"a": "x" * 20_000}},
+        {"attributes": [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]},
     ],
     ids=str,
 )

@@ -59,6 +59,10 @@ GARBAGE = {
     "a header of an unknown kind": struct.pack(">II", 20, 7 << 24 | 16) + bytes(16),
     "a header that is no JSON": struct.pack(">II", 20, 16) + b"{" * 16,
     "a header that is JSON of something else": struct.pack(">II", 8, 4) + b"[1,2",
+    "a header that is not UTF-8": struct.pack(">II", 64, 60)
+    + b'{"code":310,"extFields":{"b":"\xff","i":"'.ljust(58, b"x")
+    + b'"}',
+    "a header that is nested deeply": struct.pack(">II", 40_004, 40_000) + b'{"code":1,"x":'.ljust(40_000, b"["),
     "a binary header cut off": struct.pack(">II", 14, 1 << 24 | 10) + bytes(10),
 }
 
@@ -91,6 +95,19 @@ async def test_a_number_that_does_not_fit_is_refused_and_its_neighbours_are_not(
     assert [answer.code for answer in answers] == [0, ResponseCode.SYSTEM_ERROR, 0]
     assert "broker failed" not in answers[1].remark
     assert [message.body for message in await client.messages("orders")] == [b"first", b"a", b"b"]
+
+
+DEEP = b'{"clientID":"c","groupName":"g","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"clientID":"\xff","groupName":"\xff"}', b"[" * 5_000, b"null"], ids=range(5)
+)
+async def test_a_body_that_cannot_be_read_is_said(client, code, body):
+    answer = await client.ask(code, {}, body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "cannot be read" in answer.remark
 
 
 @pytest.mark.parametrize("flag", [0x10, 0x20, 0x30, -1, 2**31 - 1])

@@ -23,6 +23,7 @@ from penstock.wire.rocketmq.frame import Frame
 
 _OWN_PREFIX = "CID_RMQ_SYS_"
 _OWN = frozenset(("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONSAPI_OWNER"))
+_DEPTH_MAX = 16
 _REST = "rocketmq"  # the attribute with what is kept and shown
 _SHOWN = {"brokerId": 0, "consumeFromMinEnable": True, "whichBrokerWhenConsumeSlowly": 1}
 
@@ -139,7 +140,7 @@ def settings_in(body: bytes) -> GroupSettings:
     try:
         said = msgspec.json.decode(body, type=_Settings, strict=False)
         everything = msgspec.json.decode(body, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the settings of a group cannot be read: {error}") from None
     try:
         check_rocketmq_name(RETRY_PREFIX + said.group_name)
@@ -147,6 +148,8 @@ def settings_in(body: bytes) -> GroupSettings:
         raise BadGroupSettings(said.group_name, f"its retry topic would have a wrong name: {error}") from None
     ours = {field.encode_name for field in msgspec.structs.fields(_Settings)}
     rest = {key: value for key, value in everything.items() if key not in ours}
+    if not _shallow(rest, _DEPTH_MAX):
+        raise BadGroupSettings(said.group_name, f"they are nested more than {_DEPTH_MAX} deep")
     return GroupSettings(
         name=said.group_name,
         consume=said.consume_enable,
@@ -156,6 +159,11 @@ def settings_in(body: bytes) -> GroupSettings:
         retries_max=said.retry_max_times,
         attributes={_REST: json.dumps(rest)} if rest else {},
     )
+
+
+def _shallow(value: object, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_shallow(part, depth - 1) for part in inner)
 
 
 def shown(settings: GroupSettings) -> dict[str, object]:

@@ -86,7 +86,7 @@ def body_as(kind: type[T], frame: Frame) -> T:
     """A JSON body, typed."""
     try:
         return msgspec.json.decode(frame.body, type=kind, strict=False)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body of request {frame.code} cannot be read: {error}") from None
 
 

@@ -104,7 +104,7 @@ def decoded(header: memoryview, body: memoryview, form: int) -> Frame:
             return _from_json(header, body)
         if form == BINARY:
             return _from_binary(header, body)
-    except (msgspec.DecodeError, struct.error, UnicodeDecodeError, ValueError) as error:
+    except (msgspec.DecodeError, struct.error, ValueError, RecursionError) as error:
         raise FrameError(f"a header cannot be read: {error}") from None
     raise FrameError(f"header type {form} is not known")
 

@@ -125,7 +125,7 @@ def request_in(header: memoryview, body: memoryview, form: int) -> Frame:
     if form == JSON:
         try:
             hot = _hot.decode(header)
-        except msgspec.DecodeError:  # another request, or an odd one
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # another request, or an odd one
             pass
         else:
             return Frame(hot.code, hot.opaque, hot.flag, hot.version, "JAVA", "", _NO_EXT, body, JSON, hot.extFields)

@@ -1,0 +1,149 @@
+"""What is fed anything at all: each target takes bytes, and raises when a decoder does what it may not.
+
+A decoder may refuse with the one error that it names; any other exception is a find, and so is an answer that does not
+fit the input. The targets run under the driver here (`python -m tests.fuzz`), and under atheris where that is there.
+"""
+
+from collections.abc import Callable, Iterator
+
+from penstock.errors import StoreError
+from penstock.gateway.rocketmq.inbox import Inbox, Reception
+from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.batch import BatchError, parts_in, run_of
+from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, FrameError, decoded, frames_in, pack
+from penstock.wire.rocketmq.record import Record, messages_in
+from penstock.wire.rocketmq.requests import request_in
+from penstock.wire.rocketmq.sql92 import SqlError, compiled
+
+Target = Callable[[bytes], None]
+
+HELD_BYTES_MAX = 1 << 20
+MODEL = Record(queue=1, length=0, topic=b"orders", born_host=bytes(8), store_host=bytes(8))
+SHARED = b"CLUSTER\x01DefaultCluster\x02"
+SAMPLES = ({}, {"a": "1", "b": "text", "TAGS": "red"}, {"a": "-1.5e300", "b": "", "c": "true", "$_x": "9" * 400})
+
+
+class Find(AssertionError):
+    """A decoder has answered wrongly."""
+
+
+def check(holds: bool, what: str) -> None:
+    if not holds:
+        raise Find(what)
+
+
+def frame(data: bytes) -> None:
+    """Frames one behind the other; cut anywhere, they are the same."""
+    try:
+        frames, used = frames_in(memoryview(data), len(data), request_in)
+    except FrameError:
+        return
+    check(used <= len(data), "more was used than there is")
+    check(sum(8 + len(each.body) for each in frames) <= used, "bodies are longer than what was used")
+    whole = [(each.code, each.opaque, bytes(each.body)) for each in frames]
+    check(list(_piecemeal(data)) == whole, "cut into pieces it is something else")
+
+
+def _piecemeal(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    inbox, at, step = Inbox(Reception(HELD_BYTES_MAX)), 0, 1 + len(data) // 7
+    while at < len(data):
+        buffer = inbox.buffer()
+        part = data[at : at + min(step, len(buffer))]
+        buffer[: len(part)] = part
+        view, end = inbox.filled(len(part))
+        frames, used = frames_in(view, end, request_in)
+        yield from ((each.code, each.opaque, bytes(each.body)) for each in frames)
+        inbox.keep(view, used, end)
+        at += len(part)
+
+
+def json_header(data: bytes) -> None:
+    _header(data, JSON)
+
+
+def binary_header(data: bytes) -> None:
+    _header(data, BINARY)
+
+
+def _header(data: bytes, form: int) -> None:
+    """What was read can be written, and read again."""
+    try:
+        found = decoded(memoryview(data), memoryview(b""), form)
+        request_in(memoryview(data), memoryview(b""), form)
+    except FrameError:
+        return
+    check(all(isinstance(text, str) for pair in found.ext.items() for text in pair), "an ext field is no text")
+    if _fits(found):
+        packed = pack(
+            found.code, found.opaque, found.flag, found.version, form, found.remark, found.ext, b"", found.language
+        )
+        (again,), _ = frames_in(memoryview(packed), len(packed))
+        check(_facts(again) == _facts(found), "what was written is not what was read")
+
+
+def _fits(found: Frame) -> bool:
+    """Whether the binary form has room for its numbers and texts; ours always do."""
+    small = 0 <= found.code < 1 << 16 and 0 <= found.version < 1 << 16
+    short = all(len(key.encode(errors="replace")) < 1 << 15 for key in found.ext)
+    return found.form == JSON or (small and short)
+
+
+def _facts(found: Frame) -> tuple[object, ...]:
+    return found.code, found.opaque, found.flag, found.version, found.remark, found.ext
+
+
+def properties(data: bytes) -> None:
+    text = data.decode(errors="ignore")
+    found = props.parse(text)
+    clean = props.build(found)
+    check(props.parse(clean) == found, "what was built is not what was parsed")
+    for name, value in found.items():
+        check(props.find(clean, name) == value, "one that is there is not found")
+    props.find(text, props.TAGS)
+
+
+def batch(data: bytes) -> None:
+    """What is stored of a batch can be read, and is what came."""
+    try:
+        parts = parts_in(memoryview(data), MODEL, SHARED)
+    except BatchError:
+        return
+    if not parts:
+        return
+    run = run_of(MODEL, parts)
+    buffer = memoryview(bytearray(run.length))
+    run.write_into(buffer, 0, 1, 0, 0)
+    messages = messages_in(buffer)
+    check(len(messages) == len(parts) == run.count, "messages were lost")
+    check(sum(len(message.body) for message in messages) <= len(data), "bodies are longer than the batch")
+    check(all(message.sound for message in messages), "a checksum is wrong")
+    check([int(length) for length in run.spans().lengths] == [message.length for message in messages], "spans")
+
+
+def record(data: bytes) -> None:
+    try:
+        messages = messages_in(memoryview(data))
+    except StoreError:
+        return
+    check(sum(message.length for message in messages) == len(data), "records are not as long as they say")
+
+
+def sql(data: bytes) -> None:
+    text = data.decode(errors="ignore")
+    try:
+        selects = compiled(text)
+    except SqlError:
+        return
+    for sample in SAMPLES:
+        check(selects(sample) in (True, False), "neither yes nor no")
+
+
+TARGETS: dict[str, Target] = {
+    "frame": frame,
+    "json_header": json_header,
+    "binary_header": binary_header,
+    "properties": properties,
+    "batch": batch,
+    "record": record,
+    "sql": sql,
+}
