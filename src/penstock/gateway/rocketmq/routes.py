@@ -108,7 +108,7 @@ class Router:
                 continue
             allowed = self._allowed(route, list(neighbours), connection)
             for frames_of_call in [allowed] if route.plural else [[frame] for frame in allowed]:
-                if frames_of_call:
+                if frames_of_call and not connection.gone:  # closed meanwhile: nobody would hear the answer
                     self._call(route, frames_of_call, connection)
 
     def _allowed(self, route: Route, frames: list[Frame], connection: Connection) -> list[Frame]:
