@@ -107,7 +107,7 @@ class Fetcher:
         if batch is None:
             raise RuntimeError("a read that may wait came back with nothing")
         self._reported_on(batch)
-        return batch
+        return batch._replace(rows=batch.rows.copy())  # the table's own, which may change before they are looked at
 
     def _reported_on(self, batch: Batch | None) -> Batch | None:
         for damage in batch.damage if batch else ():

@@ -29,8 +29,7 @@ class Publisher:
         """Append them; `then(error)` is called once, when they are as durable as their topics ask for, before consumers
         are woken. Raises at once, with nothing stored, when they cannot be appended.
         """
-        self._check(entries)
-        fresh = self._fresh(entries)
+        fresh = self._fresh(entries) if self._are_numbered(entries) else entries
         if not fresh:
             self._keeper.when_durable(self._store.end_position, then)
             return
@@ -45,11 +44,14 @@ class Publisher:
         self._store.append(entries, group=True, facts=facts or None)
         self._acknowledge(entries, then, self._store.ack_position)
 
-    def _check(self, entries: Sequence[Entry]) -> None:
-        bytes_max = self._bytes_max
+    def _are_numbered(self, entries: Sequence[Entry]) -> bool:
+        """Whether one of them has a producer that numbers its messages. One that is too large is refused."""
+        bytes_max, numbered = self._bytes_max, 0
         for entry in entries:
             if entry.length > bytes_max:
                 raise MessageTooLarge(entry.length, bytes_max)
+            numbered |= entry.producer
+        return bool(numbered)
 
     def _acknowledge(self, entries: Sequence[Entry], then: Then, position: int) -> None:
         waits = self._waits
@@ -63,8 +65,6 @@ class Publisher:
 
     def _fresh(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Those that were not stored before."""
-        if not any(entry.producer for entry in entries):
-            return entries
         fresh: list[Entry] = []
         highest: dict[tuple[int, int], int] = {}
         for entry in entries:

@@ -64,8 +64,7 @@ class Reader:
 
     def _plan(self, table: QueueTable, first: int, messages_max: int, bytes_max: int) -> "Plan":
         until = min(table.visible_row, first + max(messages_max, 1))
-        rows = _within(table.rows(first, until), messages_max, bytes_max).copy()
-        return Plan(self, table, first, rows)
+        return Plan(self, table, first, _within(table.rows(first, until), messages_max, bytes_max))
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
@@ -75,6 +74,7 @@ class Reader:
             low, high = min(positions), max(map(add, positions, lengths))
             if self._is_easy(plan, low, high):
                 return plan.batch(self._slices(low, positions, lengths))
+        plan.keep()
         return _Cold(self, self._log, plan).load(wait)
 
     def _is_easy(self, plan: "Plan", low: int, high: int) -> bool:
@@ -105,21 +105,47 @@ def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
 
 
 class Plan:
-    """Rows to be fetched: a copy, since tables change while a worker thread reads."""
+    """Rows to be fetched. They are the table's own until a worker thread has to read: it gets a copy, since tables
+    change meanwhile.
+    """
 
-    __slots__ = ("_reader", "mapped", "next_offset", "next_row", "numbers", "pinned", "rows", "table")
+    __slots__ = (
+        "_first_row",
+        "_kept",
+        "_numbers",
+        "_reader",
+        "mapped",
+        "next_offset",
+        "next_row",
+        "pinned",
+        "rows",
+        "table",
+    )
 
     def __init__(self, reader: Reader, table: QueueTable, first_row: int, rows: Rows) -> None:
         self._reader, self.table, self.rows = reader, table, rows
-        self.numbers = np.arange(first_row, first_row + len(rows))
+        self._first_row, self._kept = first_row, False
+        self._numbers: npt.NDArray[np.int64] | None = None
         self.next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else table.visible_offset
         self.next_row = first_row + len(rows)
         self.mapped: dict[int, memoryview] = {}
         self.pinned: dict[int, File | None] = {}  # they stay readable when the cleaner removes their segments
 
+    @property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Which rows of the table they are."""
+        if self._numbers is None:
+            self._numbers = np.arange(self._first_row, self._first_row + len(self.rows))
+        return self._numbers
+
     def only(self, wanted: npt.NDArray[np.bool_]) -> None:
         """Leave out the other rows. Where the plan ends does not change."""
-        self.rows, self.numbers = self.rows[wanted], self.numbers[wanted]
+        self._numbers, self.rows = self.numbers[wanted], self.rows[wanted]
+
+    def keep(self) -> None:
+        """From now on the rows are a copy."""
+        if not self._kept:
+            self.rows, self._kept = self.rows.copy(), True
 
     def is_proved(self) -> bool:
         """Whether all its payloads have passed their checksums since the start."""

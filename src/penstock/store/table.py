@@ -203,12 +203,24 @@ class QueueTable:
             return self.min_row
         if offset >= self.next_offset:
             return self.next_row
+        row = self.min_row + offset - self.min_offset  # where it is when every row holds one message
+        if row < self.next_row and self._begins_with(row, offset):
+            return row
         rows, low = self._piece_for(bisect_right(self.piece_offsets, offset) - 1)
         index = int(rows["base"].searchsorted(offset, side="right")) - 1
         if index < 0:
             return low
         holds = int(rows["base"][index]) + int(rows["count"][index]) > offset
         return low + index if holds else low + index + 1
+
+    def _begins_with(self, row: int, offset: int) -> bool:
+        """Whether a row is known to hold messages from an offset on: one look instead of a search."""
+        number, inside = divmod(row, self._files.piece_rows)
+        if number in self.unproved:
+            return False
+        view, start = self._files.place(self.slots[number - self.first_piece])
+        _, base, _, _, _, count, _, _ = ROW.unpack_from(view, start + inside * ROW_BYTES)
+        return bool(base == offset and count > 0)
 
     def row_at_time(self, store_ms: int) -> int:
         """The first row stored at or after a time; next_row when there is none."""

@@ -19,7 +19,7 @@ from penstock.wire.rocketmq.record import HEADS, MAGIC, OFFSET_BITS, RECORD_RUN,
 
 _BATCHED = struct.Struct(">IiiiI")  # a message, up to its body
 _U16 = struct.Struct(">H")
-_TAGS, _END = f"{props.TAGS}{props.NAME_END}".encode(), props.VALUE_END.encode()
+_TAGS, _END = f"{props.TAGS}{props.NAME_END}".encode(), ord(props.VALUE_END)
 
 # Length of the record, flag, body, what comes behind the body (topic and properties), hash of the tag.
 Part = tuple[int, int, memoryview, bytes, int]
@@ -32,23 +32,23 @@ class BatchError(ValueError):
 def parts_in(body: memoryview, model: Record, shared: bytes) -> list[Part]:
     """The messages of a batch. `shared` are properties that hold for all of them."""
     found: list[Part] = []
-    at, end, prefix = 0, len(body), bytes((len(model.topic),)) + model.topic
+    at, end, prefix, unpack = 0, len(body), bytes((len(model.topic),)) + model.topic, _BATCHED.unpack_from
     head_bytes = HEADS[model.sys_flag & V6].size
     while at < end:
         if at + _BATCHED.size > end:
             raise BatchError(f"a batch is cut off at byte {at} of {end}")
-        length, _, _, flag, body_bytes = _BATCHED.unpack_from(body, at)
+        length, _, _, flag, body_bytes = unpack(body, at)
         behind, body_at = at + length, at + _BATCHED.size
         props_at = body_at + body_bytes
         if behind > end or props_at + 2 > behind:
             raise BatchError(f"a message of {length} bytes does not fit at byte {at} of a batch of {end}")
         own = bytes(body[props_at + 2 : behind])
-        if len(own) != _U16.unpack_from(body, props_at)[0]:
+        if len(own) != body[props_at] << 8 | body[props_at + 1]:
             raise BatchError(f"the properties of the message at byte {at} of a batch do not fit")
         if not own.isascii():
             _check_text(own, at)
-        if own and not own.endswith(_END):
-            own += _END
+        if own and own[-1] != _END:
+            own += props.VALUE_END.encode()
         properties = own + shared
         if len(properties) > props.BYTES_MAX:
             raise BatchError(f"properties of {len(properties)} bytes: at most {props.BYTES_MAX} are taken")
