@@ -1,0 +1,45 @@
+"""Which queue the next message goes to: round robin, away from the broker that just failed, and, when asked for, away
+from brokers that have been slow or failing (RocketMQ calls it latency fault tolerance). Pure but for the clock.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from penstock.client.routes import MessageQueue
+from penstock.clock import Clock
+
+# A send that took so long (ms) keeps its broker out for so long (ms).
+_LATENCY_MS = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
+_OUT_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
+FAILED_LATENCY_MS = 10_000  # what a failure counts as
+
+
+class Choice:
+    def __init__(self, clock: Clock, avoid_slow: bool) -> None:
+        self._clock, self._avoid_slow = clock, avoid_slow
+        self._turn = random.randrange(1 << 16)
+        self._out_until_ms: dict[str, int] = {}
+
+    def next(self, queues: Sequence[MessageQueue], failed: str = "") -> MessageQueue:
+        """The next in turn that is not on the broker that failed and not out; the next in turn if all are."""
+        self._turn += 1
+        first = self._turn % len(queues)
+        in_turn = [*queues[first:], *queues[:first]]
+        elsewhere = [queue for queue in in_turn if queue.broker != failed]
+        if self._avoid_slow:
+            now_ms = self._clock.monotonic_ms()
+            ready = [queue for queue in elsewhere if self._out_until_ms.get(queue.broker, 0) <= now_ms]
+            if ready:
+                return ready[0]
+        return (elsewhere or in_turn)[0]
+
+    def took(self, broker: str, latency_ms: int) -> None:
+        """A send to a broker took so long."""
+        if self._avoid_slow:
+            step = bisect_right(_LATENCY_MS, latency_ms) - 1
+            if step >= 0 and _OUT_MS[step]:
+                self._out_until_ms[broker] = self._clock.monotonic_ms() + _OUT_MS[step]
+
+    def failed(self, broker: str) -> None:
+        self.took(broker, FAILED_LATENCY_MS)

@@ -1,0 +1,156 @@
+"""A cluster as a client sees it: name servers, routes, brokers. Answers "who has this topic" and "ask that broker".
+
+Routes are kept and asked for anew every `route_interval_ms` (by `Instance`) or when something did not work. One name
+server is stuck to; the next one is tried when it fails.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock import logs
+from penstock.client.errors import ClientError, NoRoute, Refused, TopicNotFound, Unreachable, refusal
+from penstock.client.link import Ext, Links
+from penstock.client.routes import MASTER, BrokerData, MessageQueue, QueueData, Route, route_in
+from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+from penstock.wire.rocketmq.fastjson import FastjsonError
+from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import DEFAULT_TOPIC
+
+log = logs.get(__name__)
+
+DEFAULT_QUEUES = 4  # of a topic that does not exist yet
+
+
+def name_servers(text: str) -> list[str]:
+    """Addresses with semicolons or commas between; a port may be left out."""
+    found = [part.strip().removeprefix("rocketmq://").rstrip("/") for part in text.replace(",", ";").split(";")]
+    found = [part if ":" in part else f"{part}:9876" for part in found if part]
+    if not found:
+        raise ValueError(f"{text!r} names no name server: give host:port, several with ; between")
+    return found
+
+
+class Cluster:
+    def __init__(self, servers: Sequence[str], links: Links, timeout_ms: int = 3_000) -> None:
+        self._servers, self._links, self._timeout_ms = list(servers), links, timeout_ms
+        self._at = random.randrange(len(self._servers))
+        self._routes: dict[str, Route] = {}
+        self._asking: dict[str, asyncio.Task[Route]] = {}
+
+    # --- name servers -------------------------------------------------------------------------------------------------
+
+    async def ask_names(self, code: int, ext: Ext, timeout_ms: int | None = None) -> Frame:
+        """The answer of the first name server that gives one."""
+        failures: list[ClientError] = []
+        for _ in self._servers:
+            address = self._servers[self._at]
+            try:
+                return await (await self._links.to(address)).ask(code, ext, b"", timeout_ms or self._timeout_ms)
+            except ClientError as error:
+                failures.append(error)
+                self._at = (self._at + 1) % len(self._servers)
+        if len(failures) == 1:
+            raise failures[0]
+        raise Unreachable(";".join(self._servers), "; ".join(str(error) for error in failures))
+
+    async def fetch(self, topic: str) -> Route:
+        """A topic's route, asked for now. Several who ask at once share the question."""
+        task = self._asking.get(topic)
+        if task is None:
+            task = self._asking[topic] = asyncio.ensure_future(self._fetch(topic))
+            task.add_done_callback(lambda done: self._asking.pop(topic, None))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, topic: str) -> Route:
+        asked = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        answer = await self.ask_names(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked)
+        server = self._servers[self._at]
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._routes.pop(topic, None)
+            raise NoRoute(topic)
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, server)
+        try:
+            self._routes[topic] = route = route_in(answer.body)
+        except (FastjsonError, msgspec.ValidationError) as error:
+            raise Refused(answer.code, f"its route for {topic!r} cannot be read: {error}", server) from None
+        return route
+
+    async def route(self, topic: str) -> Route:
+        """A topic's route: as it is known, or else asked for."""
+        return self._routes.get(topic) or await self.fetch(topic)
+
+    async def route_to_create(self, topic: str) -> Route:
+        """As `route`; for a topic that does not exist, where it would be created by the first message."""
+        try:
+            return await self.route(topic)
+        except NoRoute:
+            pass
+        try:
+            default = await self.fetch(DEFAULT_TOPIC)
+        except NoRoute:
+            raise NoRoute(topic) from None
+        return Route(queue_datas=[_clamped(data) for data in default.queue_datas], broker_datas=default.broker_datas)
+
+    @property
+    def topics(self) -> list[str]:
+        """Those whose routes are kept."""
+        return list(self._routes)
+
+    def known(self, topic: str) -> Route | None:
+        return self._routes.get(topic)
+
+    def forget(self, topic: str) -> None:
+        """Ask anew the next time."""
+        self._routes.pop(topic, None)
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> dict[str, BrokerData]:
+        """All that the known routes name."""
+        return {name: broker for route in self._routes.values() for name, broker in route.brokers().items()}
+
+    def address(self, broker: str, number: int = MASTER) -> str:
+        """Where a broker is: its master, or the slave with that number, or whichever there is."""
+        known = self.brokers().get(broker)
+        if known is None or not known.broker_addrs:
+            raise Unreachable(broker, "no name server knows this broker (any more)")
+        return (
+            known.broker_addrs.get(number) or known.broker_addrs.get(MASTER) or next(iter(known.broker_addrs.values()))
+        )
+
+    async def ask(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
+        """The answer of a broker, whatever its code."""
+        link = await self._links.to(address)
+        return await link.ask(code, ext, body, timeout_ms or self._timeout_ms)
+
+    async def get(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
+        """The answer of a broker when it is a success; Refused when not."""
+        answer = await self.ask(address, code, ext, body, timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, address)
+        return answer
+
+    async def tell(self, address: str, code: int, ext: Ext, body: bytes = b"") -> None:
+        await (await self._links.to(address)).tell(code, ext, body)
+
+    async def of_queue(self, code: int, queue: MessageQueue, **ext: object) -> Frame:
+        """Ask the master of a queue something about it."""
+        fields = {
+            "topic": queue.topic,
+            "queueId": str(queue.queue),
+            **{name: str(value) for name, value in ext.items()},
+        }
+        try:
+            return await self.get(self.address(queue.broker), code, fields)
+        except TopicNotFound:
+            self.forget(queue.topic)
+            raise
+
+
+def _clamped(data: QueueData) -> QueueData:
+    queues = min(DEFAULT_QUEUES, data.read_queue_nums, data.write_queue_nums)
+    return QueueData(data.broker_name, queues, queues, data.perm)

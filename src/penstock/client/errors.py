@@ -1,0 +1,101 @@
+"""What can go wrong between a client and a cluster. Each error says what, where, and what to do.
+
+A broker's refusal carries its code, its remark and its address; the common codes have classes of their own.
+"""
+
+from penstock.wire.rocketmq.codes import ResponseCode
+from penstock.wire.rocketmq.frame import Frame
+
+
+class ClientError(Exception):
+    """The base of all."""
+
+
+class Closed(ClientError):
+    """The client was closed, or never started."""
+
+
+class Unreachable(ClientError):
+    """Nobody answers at an address."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"{address} cannot be reached: {why}")
+        self.address = address
+
+
+class TimedOut(ClientError):
+    """No answer in time: whether it was done is not known."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        super().__init__(f"{address} did not answer within {timeout_ms} ms")
+        self.address = address
+
+
+class NoRoute(ClientError):
+    """No broker has the topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"no broker has topic {topic!r}: create it, or let the brokers create topics by themselves; "
+            "and check that the name servers are those of the cluster you mean"
+        )
+        self.topic = topic
+
+
+class Refused(ClientError):
+    """A broker or name server said no."""
+
+    def __init__(self, code: int, remark: str, address: str) -> None:
+        super().__init__(f"{address} refused with code {code}: {remark or 'no reason given'}")
+        self.code, self.remark, self.address = code, remark, address
+
+
+class TopicNotFound(Refused):
+    """Code 17."""
+
+
+class NotAuthorized(Refused):
+    """Code 16."""
+
+
+class MessageTooLarge(Refused):
+    """Code 13: the message is not acceptable, nearly always because of its size."""
+
+
+class BrokerBusy(Refused):
+    """Codes 2 and 14: later, or elsewhere."""
+
+
+class NotFound(Refused):
+    """Code 22: what was asked for is not there."""
+
+
+class GroupNotFound(Refused):
+    """Codes 24 and 26: the group, or its subscription, is not known there."""
+
+
+class SubscriptionNotLatest(Refused):
+    """Code 25: the broker has not heard of this version of the subscription yet."""
+
+
+class BadExpression(Refused):
+    """Code 23: the filter cannot be read."""
+
+
+_KINDS: dict[int, type[Refused]] = {
+    ResponseCode.TOPIC_NOT_EXIST: TopicNotFound,
+    ResponseCode.NO_PERMISSION: NotAuthorized,
+    ResponseCode.MESSAGE_ILLEGAL: MessageTooLarge,
+    ResponseCode.SYSTEM_BUSY: BrokerBusy,
+    ResponseCode.SERVICE_NOT_AVAILABLE: BrokerBusy,
+    ResponseCode.QUERY_NOT_FOUND: NotFound,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: BadExpression,
+    ResponseCode.SUBSCRIPTION_NOT_EXIST: GroupNotFound,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: GroupNotFound,
+    ResponseCode.SUBSCRIPTION_NOT_LATEST: SubscriptionNotLatest,
+}
+
+
+def refusal(answer: Frame, address: str) -> Refused:
+    """The error that an answer stands for."""
+    return _KINDS.get(answer.code, Refused)(answer.code, answer.remark, address)

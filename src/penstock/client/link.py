@@ -1,0 +1,220 @@
+"""One connection to a broker or a name server: requests go out, answers come back in any order, and the other side may
+ask as well.
+
+All requests of one turn of the loop leave with one write, and all frames of one read are decoded together. A timer per
+request and a future, nothing else. A link that is lost stays lost: `Links` opens another.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock import logs
+from penstock.client.errors import Closed, TimedOut, Unreachable
+from penstock.wire.rocketmq.codes import Flag
+from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack
+
+log = logs.get(__name__)
+
+VERSION = 409  # which Java client we claim to be as modern as
+LANGUAGE = "PYTHON"
+BUFFER_BYTES = 256 * 1024
+
+Ext = Mapping[str, str]
+Asked = Callable[[Frame, "Link"], None]  # what the other side asks; `Link.reply` answers it, now or later
+
+
+class Dial(Protocol):
+    """Opens a connection: `loop.create_connection`, or a network that a test made up."""
+
+    async def __call__(
+        self, make: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+
+
+class Link(asyncio.BufferedProtocol):
+    def __init__(self, address: str, asked: Asked) -> None:
+        self.address = address
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        self._opaque = itertools.count(1)
+        self._waiting: dict[int, tuple[asyncio.Future[Frame], asyncio.TimerHandle]] = {}
+        self._out: list[bytes] = []
+        self._view, self._end = memoryview(bytearray(BUFFER_BYTES)), 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._transport: asyncio.Transport
+        self.lost = False
+
+    # --- what asyncio calls -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+        try:
+            frames, used = frames_in(self._view, self._end)
+        except FrameError as error:
+            log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
+            self._transport.abort()
+            return
+        for frame in frames:
+            frame.body = memoryview(bytes(frame.body))  # the buffer is used again
+            self._take(frame)
+        self._keep_rest(used)
+
+    def _keep_rest(self, used: int) -> None:
+        rest = self._end - used
+        need = rest + missing_bytes(self._view[used : self._end], rest) if rest else 0
+        if need > len(self._view) or (not rest and len(self._view) > BUFFER_BYTES):
+            fresh = memoryview(bytearray(max(need, BUFFER_BYTES)))
+            fresh[:rest] = self._view[used : self._end]
+            self._view = fresh
+        elif used and rest:
+            self._view[:rest] = bytes(self._view[used : self._end])
+        self._end = rest
+
+    def _take(self, frame: Frame) -> None:
+        if not frame.is_response:
+            self._asked(frame, self)
+            return
+        future, timer = self._waiting.pop(frame.opaque, (None, None))
+        if future is not None and timer is not None:
+            timer.cancel()
+            if not future.done():
+                future.set_result(frame)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        for future, timer in waiting.values():
+            timer.cancel()
+            if not future.done():
+                future.set_exception(Unreachable(self.address, str(error or "the connection was closed")))
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def ask(self, code: int, ext: Ext, body: bytes = b"", timeout_ms: int = 3_000) -> Frame:
+        """The answer, whatever its code. TimedOut when there is none, Unreachable when the link is lost first."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self.lost:
+            raise Unreachable(self.address, "the connection was closed")
+        opaque = next(self._opaque)
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        self._waiting[opaque] = future, self._loop.call_later(timeout_ms / 1000, self._late, opaque, timeout_ms)
+        self._send(pack(code, opaque, 0, VERSION, JSON, "", ext, body, LANGUAGE))
+        try:
+            return await future
+        finally:
+            late = self._waiting.pop(opaque, None)
+            if late is not None:  # cancelled
+                late[1].cancel()
+
+    def _late(self, opaque: int, timeout_ms: int) -> None:
+        future, _ = self._waiting.pop(opaque)
+        if not future.done():
+            future.set_exception(TimedOut(self.address, timeout_ms))
+
+    async def tell(self, code: int, ext: Ext, body: bytes = b"") -> None:
+        """A request that wants no answer."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self.lost:
+            raise Unreachable(self.address, "the connection was closed")
+        self._send(pack(code, next(self._opaque), Flag.ONEWAY, VERSION, JSON, "", ext, body, LANGUAGE))
+
+    def reply(self, frame: Frame, code: int, remark: str = "", ext: Ext | None = None, body: bytes = b"") -> None:
+        """Answer what the other side asked."""
+        if not frame.oneway and not self.lost:
+            self._send(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext or {}, body, LANGUAGE))
+
+    def _send(self, packed: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(packed)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if not self.lost:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def close(self) -> None:
+        """After what has been written."""
+        if not self.lost:
+            if self._out:
+                self._flush()
+            self._transport.close()
+
+
+class Links:
+    """The links of a client, one for each address. One that fails is not tried again before its time: each failure in a
+    row doubles the wait, and only the first of them is logged.
+    """
+
+    def __init__(self, asked: Asked, dial: Dial | None = None, connect_timeout_ms: int = 3_000) -> None:
+        self._asked, self._dial, self._connect_timeout_ms = asked, dial, connect_timeout_ms
+        self._links: dict[str, Link] = {}
+        self._opening: dict[str, asyncio.Task[Link]] = {}
+        self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when to try again (loop's time)
+        self._closed = False
+
+    async def to(self, address: str) -> Link:
+        """A link that works, opened if need be. Several who ask at once share the attempt."""
+        link = self._links.get(address)
+        if link is not None and not link.lost:
+            return link
+        if self._closed:
+            raise Closed("this client is closed")
+        task = self._opening.get(address)
+        if task is None:
+            task = self._opening[address] = asyncio.ensure_future(self._open(address))
+            task.add_done_callback(lambda done: self._opening.pop(address, None))
+        return await asyncio.shield(task)
+
+    async def _open(self, address: str) -> Link:
+        loop = asyncio.get_running_loop()
+        count, again = self._failures.get(address, (0, 0.0))
+        if loop.time() < again:
+            await asyncio.sleep(again - loop.time())
+        try:
+            host, _, port = address.rpartition(":")
+            dial = self._dial or loop.create_connection
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, link = await dial(lambda: Link(address, self._asked), host.strip("[]"), int(port))
+        except (OSError, TimeoutError, ValueError) as error:
+            self._failures[address] = count + 1, loop.time() + min(0.1 * 2**count, 30.0)
+            if not count:
+                log.warning("cannot be reached, it is tried again", address=address, error=str(error) or "too slow")
+            raise Unreachable(address, str(error) or f"no connection within {self._connect_timeout_ms} ms") from None
+        assert isinstance(link, Link)
+        if self._failures.pop(address, None):
+            log.info("reached again", address=address)
+        self._links[address] = link
+        return link
+
+    def drop(self, address: str) -> None:
+        """This address is not used any more."""
+        link = self._links.pop(address, None)
+        if link is not None:
+            link.close()
+
+    def close(self) -> None:
+        self._closed = True
+        for task in self._opening.values():
+            task.cancel()
+        for address in list(self._links):
+            self.drop(address)

@@ -1,0 +1,76 @@
+"""Where a topic is: which brokers have it, under which addresses, with how many queues. Pure values.
+
+Queues sort as Java sorts them (topic, broker, number), since every member of a group has to see them in one order.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.wire.rocketmq import fastjson
+
+MASTER = 0
+READ, WRITE = 4, 2
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic, on one broker."""
+
+    topic: str
+    broker: str
+    queue: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker}/{self.queue}"
+
+
+class QueueData(msgspec.Struct, rename="camel"):
+    """What one broker has of a topic."""
+
+    broker_name: str
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = READ | WRITE
+
+
+class BrokerData(msgspec.Struct, rename="camel"):
+    """A broker, its master (number 0) and its slaves."""
+
+    broker_name: str
+    broker_addrs: dict[int, str] = {}
+    cluster: str = ""
+
+
+class Route(msgspec.Struct, rename="camel"):
+    """A topic's route, as name servers tell it."""
+
+    queue_datas: list[QueueData] = []
+    broker_datas: list[BrokerData] = []
+    order_topic_conf: str | None = None
+
+    def brokers(self) -> dict[str, BrokerData]:
+        return {broker.broker_name: broker for broker in self.broker_datas}
+
+    def to_write(self, topic: str) -> list[MessageQueue]:
+        """Queues that may be written to: those of brokers that have a master."""
+        masters = {broker.broker_name for broker in self.broker_datas if MASTER in broker.broker_addrs}
+        return sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in self.queue_datas
+            if data.perm & WRITE and data.broker_name in masters
+            for number in range(data.write_queue_nums)
+        )
+
+    def to_read(self, topic: str) -> list[MessageQueue]:
+        """Queues that may be read."""
+        return sorted(
+            MessageQueue(topic, data.broker_name, number)
+            for data in self.queue_datas
+            if data.perm & READ
+            for number in range(data.read_queue_nums)
+        )
+
+
+def route_in(body: bytes | memoryview) -> Route:
+    """Decode a name server's answer; FastjsonError or msgspec.ValidationError when it is none."""
+    return msgspec.convert(fastjson.loads(body), Route, strict=False)
