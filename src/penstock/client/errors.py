@@ -3,11 +3,12 @@
 A broker's refusal carries its code, its remark and its address; the common codes have classes of their own.
 """
 
+from penstock.errors import PenstockError
 from penstock.wire.rocketmq.codes import ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 
 
-class ClientError(Exception):
+class ClientError(PenstockError):
     """The base of all."""
 
 

@@ -95,7 +95,7 @@ class Instance:
             return
         self._members.remove(member)
         asked = {"clientID": self.client_id, **groups}
-        for address in self._addresses(slaves=True):
+        for address in self._addresses(slaves=True) if groups else ():
             try:
                 await self.cluster.get(address, RequestCode.UNREGISTER_CLIENT, asked, b"", 1_000)
             except ClientError as error:  # it finds out by itself, two minutes later at the latest
@@ -146,6 +146,8 @@ class Instance:
         async with self._beating:
             consumers = [data for member in self._members if (data := member.consumer_data()) is not None]
             producers = [{"groupName": group} for group in sorted({m.producer_group for m in self._members} - {""})]
+            if not consumers and not producers:
+                return
             body = msgspec.json.encode(
                 {"clientID": self.client_id, "consumerDataSet": consumers, "producerDataSet": producers}
             )
