@@ -24,6 +24,7 @@ log = logs.get(__name__)
 VERSION = (
     409  # what heartbeats are answered with: clients take it for the broker's version, SQL filters need 232 or more
 )
+LARGE_BYTES = 32 * 1024  # messages leave at once: the client is at work on them while the next pull is answered
 UNDER_WAY_MAX = 10_000
 WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: then pulls are put off
 WAITING_BYTES_MAX = 128 * 1024 * 1024  # then it is closed
@@ -181,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size))
         self._out.extend(slices)
         self.answer(b"")
+        if self._out_bytes >= LARGE_BYTES:
+            self._write_out()
 
     @property
     def waiting_bytes(self) -> int:
@@ -215,6 +218,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flushing = False
+        self._write_out()
+
+    def _write_out(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0
         if out and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
