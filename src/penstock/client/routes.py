@@ -1,8 +1,10 @@
 """Where a topic is: which brokers have it, under which addresses, with how many queues. Pure values.
 
-Queues sort as Java sorts them (topic, broker, number), since every member of a group has to see them in one order.
+Queues and ClientIDs are put in the order that Java has (`in_order`, `ids_in_order`), since every member of a group has
+to see them in one order, whatever language it is written in.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +24,20 @@ class MessageQueue(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker}/{self.queue}"
+
+
+def java_order(text: str) -> bytes:
+    """What Java's strings sort by: UTF-16 units. Python's own order differs for characters beyond U+FFFF."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def in_order(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """By topic, broker and number."""
+    return sorted(queues, key=lambda queue: (java_order(queue.topic), java_order(queue.broker), queue.queue))
+
+
+def ids_in_order(client_ids: Iterable[str]) -> list[str]:
+    return sorted(client_ids, key=java_order)
 
 
 class QueueData(msgspec.Struct, rename="camel"):
@@ -54,7 +70,7 @@ class Route(msgspec.Struct, rename="camel"):
     def to_write(self, topic: str) -> list[MessageQueue]:
         """Queues that may be written to: those of brokers that have a master."""
         masters = {broker.broker_name for broker in self.broker_datas if MASTER in broker.broker_addrs}
-        return sorted(
+        return in_order(
             MessageQueue(topic, data.broker_name, number)
             for data in self.queue_datas
             if data.perm & WRITE and data.broker_name in masters
@@ -63,7 +79,7 @@ class Route(msgspec.Struct, rename="camel"):
 
     def to_read(self, topic: str) -> list[MessageQueue]:
         """Queues that may be read."""
-        return sorted(
+        return in_order(
             MessageQueue(topic, data.broker_name, number)
             for data in self.queue_datas
             if data.perm & READ
