@@ -13,7 +13,9 @@ import msgspec
 
 BYTES_MAX = 64 << 20
 _DEPTH_MAX = 64
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')  # a string, a sign, or a bare word
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+|"'
+)  # a string, a sign, a bare word, or half a string
 
 
 class FastjsonError(ValueError):
@@ -44,7 +46,7 @@ def table(value: object, name: str) -> dict[str, object]:
 
 def _rewritten(text: str) -> str:
     """The same with every key a string."""
-    return _Rewriter([match.group() for match in _TOKEN.finditer(text)]).value(0)
+    return _Rewriter(_TOKEN.findall(text)).whole()
 
 
 class _Rewriter:
@@ -56,6 +58,12 @@ class _Rewriter:
             raise FastjsonError("the text is cut off")
         self._at += 1
         return self._tokens[self._at - 1]
+
+    def whole(self) -> str:
+        found = self.value(0)
+        if self._at < len(self._tokens):
+            raise FastjsonError(f"something follows behind the end: {self._tokens[self._at][:40]!r}")
+        return found
 
     def value(self, depth: int) -> str:
         if depth > _DEPTH_MAX:
@@ -73,6 +81,8 @@ class _Rewriter:
             found.append(item(depth + 1))
             if self._peek() == ",":
                 self._next()
+            elif self._peek() != end:
+                raise FastjsonError(f"no comma before {self._peek()[:40]!r}")
         self._next()
         return found
 
