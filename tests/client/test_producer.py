@@ -4,14 +4,12 @@ import asyncio
 import os
 
 import pytest
+from tests.client.stored import stored
 
 from penstock.client.errors import Closed, MessageTooLarge, NoRoute, Unreachable
 from penstock.client.message import Message
 from penstock.client.producer import Producer, by_key
-from penstock.client.routes import MessageQueue
 from penstock.testing.server import serving
-from penstock.wire.rocketmq.codes import PullFlag, RequestCode
-from penstock.wire.rocketmq.record import messages_in
 
 
 @pytest.fixture
@@ -26,23 +24,9 @@ async def producer(penstock):
         yield producer
 
 
-async def stored(producer: Producer, queue: MessageQueue):
-    """All messages of a queue."""
-    cluster, found, offset = producer.instance.cluster, [], 0
-    while True:
-        ext = {"consumerGroup": "readers", "sysFlag": PullFlag.SUBSCRIPTION, "subscription": "*", "maxMsgNums": 100}
-        ext |= {"topic": queue.topic, "queueId": queue.queue, "queueOffset": offset, "commitOffset": 0, "subVersion": 0}
-        asked = {name: str(value) for name, value in ext.items()} | {"suspendTimeoutMillis": "0"}
-        answer = await cluster.ask(cluster.address(queue.broker), RequestCode.PULL_MESSAGE, asked)
-        if answer.code:
-            return found
-        found += messages_in(answer.body)
-        offset = int(answer.ext["nextBeginOffset"])
-
-
 async def test_a_message_arrives_as_it_was_sent(producer):
     sent = await producer.send(Message("orders", b"body", tags="paid", keys="k1 k2", properties={"a": "b"}))
-    [found] = await stored(producer, sent.queue)
+    [found] = await stored(producer.instance.cluster, sent.queue)
     assert (found.body, found.offset, found.message_id) == (b"body", sent.offset, sent.message_id)
     wanted = {"TAGS": "paid", "KEYS": "k1 k2", "a": "b"}
     assert {name: found.properties[name] for name in wanted} == wanted
@@ -56,19 +40,25 @@ async def test_messages_go_round_all_queues(producer):
 async def test_one_key_goes_to_one_queue_in_order(producer):
     sent = [await producer.send(Message("orders", b"%d" % number), by_key("customer 7")) for number in range(10)]
     assert len({one.queue for one in sent}) == 1
-    assert [message.body for message in await stored(producer, sent[0].queue)] == [b"%d" % n for n in range(10)]
+    assert [message.body for message in await stored(producer.instance.cluster, sent[0].queue)] == [
+        b"%d" % n for n in range(10)
+    ]
 
 
 async def test_many_at_once_are_all_there(producer):
     sent = await asyncio.gather(*(producer.send(Message("orders", b"%d" % number)) for number in range(500)))
-    found = [message.body for queue in {one.queue for one in sent} for message in await stored(producer, queue)]
+    found = [
+        message.body
+        for queue in {one.queue for one in sent}
+        for message in await stored(producer.instance.cluster, queue)
+    ]
     assert sorted(found) == sorted(b"%d" % number for number in range(500))
 
 
 async def test_a_batch_stays_together(producer):
     sent = await producer.send_batch([Message("orders", b"%d" % number, tags="t") for number in range(5)])
     assert [one.offset for one in sent] == [0, 1, 2, 3, 4]
-    found = await stored(producer, sent[0].queue)
+    found = await stored(producer.instance.cluster, sent[0].queue)
     assert [(message.body, message.message_id) for message in found] == [
         (b"%d" % number, one.message_id) for number, one in enumerate(sent)
     ]
@@ -89,7 +79,7 @@ async def test_a_batch_that_cannot_be_is_refused_here(producer, messages, told):
 
 async def test_large_bodies_are_compressed_on_the_way(producer):
     sent = await producer.send(Message("orders", b"x" * 90_000))
-    [found] = await stored(producer, sent.queue)
+    [found] = await stored(producer.instance.cluster, sent.queue)
     assert (found.sys_flag & 1, len(found.body) < 1_000) == (1, True)
 
 
@@ -130,3 +120,15 @@ async def test_a_producer_that_was_not_started_says_so(penstock):
 async def test_properties_that_cannot_be_carried_are_refused(producer, properties):
     with pytest.raises(ValueError, match="property"):
         await producer.send(Message("orders", b"x", properties=properties))
+
+
+@pytest.mark.parametrize("how", [{"delay_ms": 300}, {"delay_level": 1}], ids=["timer", "level"])
+async def test_a_delayed_message_comes_later_and_into_the_queue_it_was_meant_for(how, producer):
+    await producer.send(Message("orders", b"first"))  # the topic is there
+    queue = (await producer.queues("orders"))[2]
+    before = await stored(producer.instance.cluster, queue)
+    sent = await producer.send(Message("orders", b"later", **how), queue)
+    assert await stored(producer.instance.cluster, queue) == before
+    while (found := await stored(producer.instance.cluster, queue)) == before:
+        await asyncio.sleep(0.02)
+    assert (found[-1].body, found[-1].message_id) == (b"later", sent.message_id)

@@ -1,10 +1,11 @@
-"""Which queue the next message goes to: round robin, away from the broker that just failed, and, when asked for, away
-from brokers that have been slow or failing (RocketMQ calls it latency fault tolerance). Pure but for the clock.
+"""Which queue the next message goes to: round robin, away from the broker that just failed and from those that cannot
+be reached, and, when asked for, away from brokers that have been slow or failing (RocketMQ calls it latency fault
+tolerance). Pure but for the clock.
 """
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.client.routes import MessageQueue
 from penstock.clock import Clock
@@ -14,6 +15,12 @@ _LATENCY_MS = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
 _OUT_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
 FAILED_LATENCY_MS = 10_000  # what a failure counts as
 
+IsDown = Callable[[str], bool]  # a broker, by name
+
+
+def _nobody(_: str) -> bool:
+    return False
+
 
 class Choice:
     def __init__(self, clock: Clock, avoid_slow: bool) -> None:
@@ -21,12 +28,12 @@ class Choice:
         self._turn = random.randrange(1 << 16)
         self._out_until_ms: dict[str, int] = {}
 
-    def next(self, queues: Sequence[MessageQueue], failed: str = "") -> MessageQueue:
-        """The next in turn that is not on the broker that failed and not out; the next in turn if all are."""
+    def next(self, queues: Sequence[MessageQueue], failed: str = "", is_down: IsDown = _nobody) -> MessageQueue:
+        """The next in turn that is on no broker to be avoided; when all are, the least of these evils."""
         self._turn += 1
         first = self._turn % len(queues)
         in_turn = [*queues[first:], *queues[:first]]
-        elsewhere = [queue for queue in in_turn if queue.broker != failed]
+        elsewhere = [queue for queue in in_turn if queue.broker != failed and not is_down(queue.broker)]
         if self._avoid_slow:
             now_ms = self._clock.monotonic_ms()
             ready = [queue for queue in elsewhere if self._out_until_ms.get(queue.broker, 0) <= now_ms]

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import logs
 from penstock.client.errors import ClientError, NoRoute, Refused, TopicNotFound, Unreachable, refusal
-from penstock.client.link import Ext, Links
+from penstock.client.link import Ext, Link, Links
 from penstock.client.routes import MASTER, BrokerData, MessageQueue, QueueData, Route, route_in
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.fastjson import FastjsonError
@@ -123,9 +123,22 @@ class Cluster:
         )
 
     async def ask(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
-        """The answer of a broker, whatever its code."""
-        link = await self._links.to(address)
-        return await link.ask(code, ext, body, timeout_ms or self._timeout_ms)
+        """The answer of a broker, whatever its code. Opening a link counts as waiting, too."""
+        timeout_ms = timeout_ms or self._timeout_ms
+        link = self._links.ready(address) or await self._opened(address, timeout_ms)
+        return await link.ask(code, ext, body, timeout_ms)
+
+    async def _opened(self, address: str, timeout_ms: int) -> Link:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._links.to(address)
+        except TimeoutError:
+            raise Unreachable(address, f"no connection within {timeout_ms} ms") from None
+
+    def is_down(self, broker: str) -> bool:
+        """Whether a broker's master could not be reached a moment ago."""
+        known = self.brokers().get(broker)
+        return known is not None and self._links.is_down(known.broker_addrs.get(MASTER, ""))
 
     async def get(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
         """The answer of a broker when it is a success; Refused when not."""

@@ -24,12 +24,27 @@ class Unreachable(ClientError):
         self.address = address
 
 
+class Lost(Unreachable):
+    """The connection ended before the answer came: whether it was done is not known."""
+
+
 class TimedOut(ClientError):
     """No answer in time: whether it was done is not known."""
 
     def __init__(self, address: str, timeout_ms: int) -> None:
         super().__init__(f"{address} did not answer within {timeout_ms} ms")
         self.address = address
+
+
+class NoReply(ClientError):
+    """A request was sent, and nobody replied in time."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"no reply to a request on topic {topic!r} within {timeout_ms} ms: is a consumer of it running, "
+            "and does it reply?"
+        )
+        self.topic = topic
 
 
 class NoRoute(ClientError):

@@ -37,14 +37,25 @@ def stable_client_id(unit: str = "") -> str:
 
 
 class UniqueKeys:
-    """Message ids: address, process, a random part, the time and a counter, as hex, in the shape that Java gives them:
-    a message is found by it, and the time narrows the search.
+    """Message ids in the shape that Java gives them, since tools take them apart: address, process, a random part, the
+    time since the month began (local time, in ms) and a counter, as hex. A message is found by it, and the time narrows
+    the search.
     """
 
     def __init__(self) -> None:
         fixed = socket.inet_aton(local_address()) + struct.pack(">H", os.getpid() & 0xFFFF) + secrets.token_bytes(4)
         self._fixed = fixed.hex().upper()
         self._count = itertools.count()
+        self._month_ms = self._next_month_ms = 0
 
-    def next(self, since_month_ms: int) -> str:
-        return f"{self._fixed}{since_month_ms & 0xFFFFFFFF:08X}{next(self._count) & 0xFFFF:04X}"
+    def next(self, now_ms: int) -> str:
+        if not self._month_ms <= now_ms < self._next_month_ms:
+            self._month_ms, self._next_month_ms = month_of(now_ms)
+        return f"{self._fixed}{now_ms - self._month_ms & 0xFFFFFFFF:08X}{next(self._count) & 0xFFFF:04X}"
+
+
+def month_of(now_ms: int) -> tuple[int, int]:
+    """When the month of a time begins and ends, here."""
+    now = time.localtime(now_ms // 1000)
+    begins, ends = (time.mktime((now.tm_year, month, 1, 0, 0, 0, 0, 0, -1)) for month in (now.tm_mon, now.tm_mon + 1))
+    return int(begins * 1000), int(ends * 1000)

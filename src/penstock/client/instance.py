@@ -17,6 +17,7 @@ import msgspec
 from penstock import logs
 from penstock.client.cluster import Cluster, name_servers
 from penstock.client.errors import ClientError, NoRoute
+from penstock.client.identity import UniqueKeys
 from penstock.client.link import Dial, Link, Links
 from penstock.client.routes import MASTER
 from penstock.clock import Clock, SystemClock
@@ -77,6 +78,11 @@ class Instance:
         self._tasks: list[asyncio.Task[None]] = []
         self._beating = asyncio.Lock()
         self._silent: set[str] = set()  # brokers that the last heartbeat did not reach
+        self._keys = UniqueKeys()
+
+    def next_key(self) -> str:
+        """An id for a message."""
+        return self._keys.next(self.clock.now_ms())
 
     # --- members ------------------------------------------------------------------------------------------------------
 

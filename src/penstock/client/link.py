@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from penstock import logs
-from penstock.client.errors import Closed, TimedOut, Unreachable
+from penstock.client.errors import Closed, Lost, TimedOut, Unreachable
 from penstock.wire.rocketmq.codes import Flag
 from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack
 
@@ -103,7 +103,7 @@ class Link(asyncio.BufferedProtocol):
         for future, timer in waiting.values():
             timer.cancel()
             if not future.done():
-                future.set_exception(Unreachable(self.address, str(error or "the connection was closed")))
+                future.set_exception(Lost(self.address, str(error or "the connection was closed")))
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -172,10 +172,15 @@ class Links:
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when to try again (loop's time)
         self._closed = False
 
+    def ready(self, address: str) -> Link | None:
+        """A link that works, if there is one."""
+        link = self._links.get(address)
+        return link if link is not None and not link.lost else None
+
     async def to(self, address: str) -> Link:
         """A link that works, opened if need be. Several who ask at once share the attempt."""
-        link = self._links.get(address)
-        if link is not None and not link.lost:
+        link = self.ready(address)
+        if link is not None:
             return link
         if self._closed:
             raise Closed("this client is closed")
@@ -205,6 +210,11 @@ class Links:
             log.info("reached again", address=address)
         self._links[address] = link
         return link
+
+    def is_down(self, address: str) -> bool:
+        """Whether it failed a moment ago and is not to be tried yet: who can go elsewhere should."""
+        _, again = self._failures.get(address, (0, 0.0))
+        return asyncio.get_running_loop().time() < again
 
     def drop(self, address: str) -> None:
         """This address is not used any more."""

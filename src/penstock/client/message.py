@@ -14,6 +14,8 @@ COMPRESS_FROM_BYTES = 4_096
 OPENED_BYTES_MAX = 64 << 20
 _COMPRESSION_SHIFT, _COMPRESSION_MASK = 8, 7
 _LZ4, _ZSTD = 1, 2
+_WINDOW_BYTES_MAX = 64 << 20  # the memory that zstd may take
+_PIECE_BYTES = 256  # of zstd at once: even these can become megabytes
 RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 
 
@@ -32,6 +34,8 @@ class Message(msgspec.Struct):
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """As they go over the wire. ValueError when a name or value cannot."""
+        if sum(map(bool, (self.delay_level, self.deliver_at_ms, self.delay_ms))) > 1:
+            raise ValueError("a message is delayed by a level, by a time or until a time: by one of them")
         found = {**self.properties, props.WAIT: "true", props.UNIQ_KEY: unique_key}
         own = {
             props.TAGS: self.tags,
@@ -60,6 +64,8 @@ class Sent(msgspec.Struct, frozen=True):
     offset_id: str  # the id that the broker gave it: where it is
     queue: MessageQueue
     offset: int
+    code: int = 0  # 10, 11 or 12: stored, but not flushed or copied as the broker is set to
+    transaction_id: str = ""
 
 
 class Received(msgspec.Struct):
@@ -121,32 +127,48 @@ def opened(body: bytes, sys_flag: int) -> bytes:
     try:
         return _OPENERS.get(kind, _inflated)(body)
     except ImportError as error:
-        raise ValueError(f"the body was compressed with {error.name}: pip install 'penstock[client]'") from None
-    except (zlib.error, RuntimeError) as error:
+        name = (error.name or "what is not installed").partition(".")[0]
+        raise ValueError(f"the body was compressed with {name}: pip install 'penstock[client]'") from None
+    except (zlib.error, RuntimeError, EOFError) as error:
         raise ValueError(f"the compressed body cannot be opened: {error}") from None
 
 
 def _inflated(body: bytes) -> bytes:
     inflater = zlib.decompressobj()
     found = inflater.decompress(body, OPENED_BYTES_MAX)
-    if inflater.unconsumed_tail:
-        raise ValueError(f"it would be larger than {OPENED_BYTES_MAX} bytes")
+    _check_whole(inflater.eof, len(found))
     return found
 
 
 def _from_lz4(body: bytes) -> bytes:
     import lz4.frame  # an extra: only who gets such messages needs it
 
-    return bytes(lz4.frame.LZ4FrameDecompressor().decompress(body, max_length=OPENED_BYTES_MAX))
+    opener = lz4.frame.LZ4FrameDecompressor()
+    found = bytes(opener.decompress(body, max_length=OPENED_BYTES_MAX))
+    _check_whole(opener.eof, len(found))
+    return found
 
 
 def _from_zstd(body: bytes) -> bytes:
+    """In pieces: Java does not say how large it becomes."""
     import zstandard
 
-    size = zstandard.frame_content_size(body)
-    if size > OPENED_BYTES_MAX:
-        raise ValueError(f"it would be larger than {OPENED_BYTES_MAX} bytes")
-    return bytes(zstandard.ZstdDecompressor().decompress(body, max_output_size=OPENED_BYTES_MAX))
+    opener, found, at = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX).decompressobj(), bytearray(), 0
+    try:
+        while at < len(body) and not opener.eof and len(found) <= OPENED_BYTES_MAX:
+            found += opener.decompress(body[at : at + _PIECE_BYTES])
+            at += _PIECE_BYTES
+    except zstandard.ZstdError as error:
+        raise ValueError(f"the compressed body cannot be opened: {error}") from None
+    _check_whole(opener.eof and len(found) <= OPENED_BYTES_MAX, len(found))
+    return bytes(found)
+
+
+def _check_whole(whole: bool, found_bytes: int) -> None:
+    if not whole and found_bytes >= OPENED_BYTES_MAX:
+        raise ValueError(f"the compressed body would be larger than {OPENED_BYTES_MAX} bytes")
+    if not whole:
+        raise ValueError("the compressed body is cut off")
 
 
 _OPENERS: dict[int, Callable[[bytes], bytes]] = {_LZ4: _from_lz4, _ZSTD: _from_zstd}

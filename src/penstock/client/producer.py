@@ -1,35 +1,33 @@
 """Producing. `send` returns when the broker has the message as durably as it is set up to.
 
 A message goes to the next queue in turn, or to the one that a selector picks. What fails because of the broker, not the
-message, is tried on another one; the message keeps its id, so a consumer can tell that a copy is one. Compression,
-batches and one-way sends are here too; transactions are in `transaction.py`, request-reply in `reply.py`.
+message, is tried on another one; the message keeps its id, so a consumer can tell that a copy is one. Batches, one-way
+sends and requests that wait for a reply are here too; transactions are in `transaction.py`, the sending itself is in
+`sending.py`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
-from penstock import logs
 from penstock.client.choice import Choice
-from penstock.client.errors import ClientError, Closed, NoRoute, Refused, TimedOut, Unreachable, refusal
-from penstock.client.identity import UniqueKeys, fresh_client_id
+from penstock.client.errors import Closed, NoReply, NoRoute
+from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Link
-from penstock.client.message import COMPRESS_FROM_BYTES, Message, Sent, compressed
+from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, Sent, compressed
+from penstock.client.reply import Requests, send_reply
 from penstock.client.routes import MessageQueue
+from penstock.client.sending import Outgoing, Target, batched, picked, send_header, sent_to_some
 from penstock.clock import Clock
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+from penstock.wire.rocketmq.codes import RequestCode
 from penstock.wire.rocketmq.frame import Frame
-from penstock.wire.rocketmq.requests import DEFAULT_TOPIC
+from penstock.wire.rocketmq.record import java_hash
 
-log = logs.get(__name__)
-
-Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-
-STORED = (0, 10, 11, 12)  # stored; 10 to 12: but not flushed or copied as the broker is set to
-TRY_ELSEWHERE = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})  # codes that another broker may not answer with
 MESSAGE_BYTES_MAX = 4 << 20
+
+Answer = Callable[[Frame, Link], bool]  # to what a broker asks; False when it is not for this producer
 
 
 class Producer:
@@ -53,13 +51,13 @@ class Producer:
     ) -> None:
         self.group = self.producer_group = group
         self.instance = instance or Instance(servers, client_id or fresh_client_id(), clock, timers, dial)
-        self._timeout_ms, self._retries = timeout_ms, retries
+        self.timeout_ms, self.retries = timeout_ms, retries
         self._compress_from, self._bytes_max = compress_from_bytes, message_bytes_max
-        self._choice = Choice(self.instance.clock, avoid_slow_brokers)
-        self._keys = UniqueKeys()
+        self.choice = Choice(self.instance.clock, avoid_slow_brokers)
         self._topics: set[str] = set()
         self._open = False
-        self._answerers: dict[int, Callable[[Frame, Link], None]] = {}  # what brokers ask, by code
+        self._requests = Requests(self.instance)
+        self._answers: dict[int, Answer] = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.answered}
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -92,49 +90,62 @@ class Producer:
         """Routes are looked up at every send."""
 
     def asked(self, frame: Frame, link: Link) -> bool:
-        answerer = self._answerers.get(frame.code)
-        if answerer is None:
-            return False
-        answerer(frame, link)
-        return True
+        answer = self._answers.get(frame.code)
+        return answer is not None and answer(frame, link)
+
+    def answer(self, code: int, how: Answer) -> None:
+        """What to do when a broker asks with this code."""
+        self._answers[code] = how
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    async def send(self, message: Message, to: MessageQueue | Selector | None = None) -> Sent:
+    async def send(self, message: Message, to: Target = None) -> Sent:
         """Send, and wait for the broker's word. `to` is a queue, or picks one: what is sent there is not tried
         elsewhere.
         """
-        ext, body = self._packed(message)
-        return await self._send(message, RequestCode.SEND_MESSAGE_V2, ext, body, to)
+        return await sent_to_some(self, self.packed(message), to)
 
-    async def send_oneway(self, message: Message, to: MessageQueue | Selector | None = None) -> None:
+    async def send_oneway(self, message: Message, to: Target = None) -> None:
         """Send without an answer: it may be lost, and nobody is told."""
-        ext, body = self._packed(message)
-        queues = await self.queues(message.topic)
-        queue = self._picked(queues, message, to, "")
-        address = self.instance.cluster.address(queue.broker)
-        await self.instance.cluster.tell(address, RequestCode.SEND_MESSAGE_V2, {**ext, "e": str(queue.queue)}, body)
+        outgoing, cluster = self.packed(message), self.instance.cluster
+        queue = picked(self, await self.queues(message.topic), outgoing, to, "")
+        ext = outgoing.ext_for(queue)
+        await cluster.tell(cluster.address(queue.broker), outgoing.code, ext, outgoing.body)
 
-    async def send_batch(self, messages: Sequence[Message], to: MessageQueue | Selector | None = None) -> list[Sent]:
+    async def send_batch(self, messages: Sequence[Message], to: Target = None) -> list[Sent]:
         """Several messages of one topic to one queue with one request: all are stored or none."""
-        body, keys = self._packed_batch(messages)
-        ext = self._ext(messages[0], {props.WAIT: "true"}, 0) | {"m": "true"}
-        sent = await self._send(messages[0], RequestCode.SEND_BATCH_MESSAGE, ext, body, to)
+        keys = [self.instance.next_key() for _ in messages]
+        body = batched(messages, keys)
+        self._check_bytes("batch", body)
+        ext = send_header(self.group, messages[0], {props.WAIT: "true"}, 0, self.instance.clock.now_ms())
+        outgoing = Outgoing(messages[0], RequestCode.SEND_BATCH_MESSAGE, ext | {"m": "true"}, body)
+        sent = await sent_to_some(self, outgoing, to)
         ids = sent.offset_id.split(",")
         return [
-            Sent(key, ids[min(number, len(ids) - 1)], sent.queue, sent.offset + number)
+            Sent(key, ids[min(number, len(ids) - 1)], sent.queue, sent.offset + number, sent.code)
             for number, key in enumerate(keys)
         ]
+
+    async def request(self, message: Message, timeout_ms: int = 3_000, to: Target = None) -> Received:
+        """Send, and wait for the reply of whoever consumes it. NoReply when none comes in time."""
+        with self._requests.waiting(message, timeout_ms) as (marked, reply):
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self.send(marked, to)
+                    return await reply
+            except TimeoutError:
+                raise NoReply(message.topic, timeout_ms) from None
+
+    async def reply(self, request: Received, body: bytes, properties: Mapping[str, str] | None = None) -> None:
+        """Answer a request that a consumer got."""
+        await send_reply(self.instance, self.group, request, body, properties, self.timeout_ms)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written to; NoRoute when there are none."""
         if not self._open:
             raise Closed("this producer is not started: use `async with`, or `await producer.start()`")
-        if topic not in self._topics:
-            self._topics.add(topic)
-            fresh = True
-        else:
-            fresh = False
+        fresh = topic not in self._topics
+        self._topics.add(topic)
         route = await self.instance.cluster.route_to_create(topic)
         if fresh:
             await self.instance.heartbeat()
@@ -143,118 +154,23 @@ class Producer:
             raise NoRoute(topic)
         return queues
 
-    def _packed(self, message: Message) -> tuple[dict[str, str], bytes]:
-        body, sys_flag = compressed(message.body, 0, self._compress_from)
+    # --- packing ------------------------------------------------------------------------------------------------------
+
+    def packed(self, message: Message, more: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
+        """A message as it goes out, with more properties and flags than its own."""
+        body, sys_flag = compressed(message.body, sys_flag, self._compress_from)
+        self._check_bytes("message", body)
+        properties = message.all_properties(self.instance.next_key()) | dict(more or {})
+        ext = send_header(self.group, message, properties, sys_flag, self.instance.clock.now_ms())
+        return Outgoing(message, RequestCode.SEND_MESSAGE_V2, ext, body)
+
+    def _check_bytes(self, what: str, body: bytes) -> None:
         if len(body) > self._bytes_max:
-            raise ValueError(f"a message of {len(body)} bytes: at most {self._bytes_max} are taken")
-        return self._ext(message, message.all_properties(self.next_key()), sys_flag), body
-
-    def next_key(self) -> str:
-        return self._keys.next(self.instance.clock.now_ms())
-
-    def _ext(self, message: Message, properties: dict[str, str], sys_flag: int) -> dict[str, str]:
-        return {
-            "a": self.group,
-            "b": message.topic,
-            "c": DEFAULT_TOPIC,
-            "d": "4",
-            "f": str(sys_flag),
-            "g": str(self.instance.clock.now_ms()),
-            "h": str(message.flag),
-            "i": props.build(properties),
-            "j": "0",
-            "k": "false",
-            "m": "false",
-        }
-
-    def _packed_batch(self, messages: Sequence[Message]) -> tuple[bytes, list[str]]:
-        if not messages:
-            raise ValueError("a batch of no messages")
-        if any(message.topic != messages[0].topic for message in messages):
-            raise ValueError("the messages of a batch are of one topic")
-        if any(message.delay_level or message.deliver_at_ms or message.delay_ms for message in messages):
-            raise ValueError("the messages of a batch cannot be delayed")
-        keys = [self.next_key() for _ in messages]
-        body = b"".join(_batched(message, key) for message, key in zip(messages, keys, strict=True))
-        if len(body) > self._bytes_max:
-            raise ValueError(f"a batch of {len(body)} bytes: at most {self._bytes_max} are taken")
-        return body, keys
-
-    # --- trying -------------------------------------------------------------------------------------------------------
-
-    async def _send(
-        self, message: Message, code: int, ext: dict[str, str], body: bytes, to: MessageQueue | Selector | None
-    ) -> Sent:
-        clock, failed = self.instance.clock, ""
-        until_ms = clock.monotonic_ms() + self._timeout_ms
-        tries = 1 if to is not None else 1 + self._retries
-        while True:
-            queues = await self.queues(message.topic)
-            queue = self._picked(queues, message, to, failed)
-            left_ms = until_ms - clock.monotonic_ms()
-            tries -= 1
-            try:
-                return await self._try(queue, code, ext, body, max(left_ms, 1))
-            except ClientError as error:
-                self._choice.failed(queue.broker)
-                failed = queue.broker
-                if tries <= 0 or not _elsewhere(error) or clock.monotonic_ms() >= until_ms:
-                    raise
-                self.instance.cluster.forget(message.topic)
-                log.info("a send failed, it is tried again", queue=str(queue), error=str(error))
-
-    async def _try(self, queue: MessageQueue, code: int, ext: dict[str, str], body: bytes, timeout_ms: int) -> Sent:
-        cluster, clock = self.instance.cluster, self.instance.clock
-        address, began_ms = cluster.address(queue.broker), clock.monotonic_ms()
-        answer = await cluster.ask(address, code, {**ext, "e": str(queue.queue), "n": queue.broker}, body, timeout_ms)
-        self._choice.took(queue.broker, clock.monotonic_ms() - began_ms)
-        if answer.code not in STORED:
-            raise refusal(answer, address)
-        if answer.code != ResponseCode.SUCCESS:
-            log.warning("stored, but not as safely as the broker is set to", address=address, code=answer.code)
-        told = answer.ext
-        number = int(told.get("queueId", queue.queue))
-        key = props.find(ext["i"], props.UNIQ_KEY)
-        where = MessageQueue(queue.topic, queue.broker, number)
-        return Sent(key, told.get("msgId", ""), where, int(told.get("queueOffset", -1)))
-
-    def _picked(
-        self, queues: Sequence[MessageQueue], message: Message, to: MessageQueue | Selector | None, failed: str
-    ) -> MessageQueue:
-        if to is None:
-            return self._choice.next(queues, failed)
-        if isinstance(to, MessageQueue):
-            return to
-        return to(queues, message)
+            raise ValueError(f"a {what} of {len(body)} bytes: at most {self._bytes_max} are taken")
 
 
-def _elsewhere(error: ClientError) -> bool:
-    """Whether another try, on another broker if there is one, may help."""
-    if isinstance(error, Refused):
-        return error.code in TRY_ELSEWHERE
-    return isinstance(error, Unreachable | TimedOut)
-
-
-def _batched(message: Message, key: str) -> bytes:
-    properties = props.build(message.all_properties(key)).encode()
-    head = (20 + len(message.body) + 2 + len(properties)).to_bytes(4, "big") + bytes(8)
-    lengths = message.flag.to_bytes(4, "big", signed=True) + len(message.body).to_bytes(4, "big")
-    return b"".join((head, lengths, message.body, len(properties).to_bytes(2, "big"), properties))
-
-
-def by_key(key: str) -> Selector:
-    """Messages with one key go to one queue, so they stay in order."""
-    return lambda queues, message: queues[hash_of(key) % len(queues)]
-
-
-def hash_of(key: str) -> int:
-    """The same in every process: Python's own hash is not."""
-    found = 0
-    for unit in key.encode("utf-16-le"):
-        found = (31 * found + unit) & 0x7FFFFFFF
-    return found
-
-
-async def gather_sends(producer: Producer, messages: Iterable[Message]) -> list[Sent]:
-    """Send many at once, each for itself."""
-    return await asyncio.gather(*(producer.send(message) for message in messages))
+def by_key(key: str) -> Callable[[Sequence[MessageQueue], Message], MessageQueue]:
+    """Messages with one key go to one queue, so they stay in order. The queue is the one that Java's selector by hash
+    picks, so producers in both languages keep one order.
+    """
+    return lambda queues, message: queues[abs(java_hash(key)) % len(queues)]

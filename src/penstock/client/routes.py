@@ -4,8 +4,8 @@ Queues and ClientIDs are put in the order that Java has (`in_order`, `ids_in_ord
 to see them in one order, whatever language it is written in.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,9 @@ from penstock.wire.rocketmq import fastjson
 
 MASTER = 0
 READ, WRITE = 4, 2
+QUEUES_MAX = 65_536  # of a topic on one broker: more is no route, but an attempt on our memory
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=QUEUES_MAX)]
 
 
 class MessageQueue(NamedTuple):
@@ -44,8 +47,8 @@ class QueueData(msgspec.Struct, rename="camel"):
     """What one broker has of a topic."""
 
     broker_name: str
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
+    read_queue_nums: Count = 0
+    write_queue_nums: Count = 0
     perm: int = READ | WRITE
 
 
@@ -68,7 +71,9 @@ class Route(msgspec.Struct, rename="camel"):
         return {broker.broker_name: broker for broker in self.broker_datas}
 
     def to_write(self, topic: str) -> list[MessageQueue]:
-        """Queues that may be written to: those of brokers that have a master."""
+        """Queues that may be written to: those that an operator fixed, or else those of brokers that have a master."""
+        if self.order_topic_conf:
+            return in_order(_ordered(topic, self.order_topic_conf))
         masters = {broker.broker_name for broker in self.broker_datas if MASTER in broker.broker_addrs}
         return in_order(
             MessageQueue(topic, data.broker_name, number)
@@ -85,6 +90,14 @@ class Route(msgspec.Struct, rename="camel"):
             if data.perm & READ
             for number in range(data.read_queue_nums)
         )
+
+
+def _ordered(topic: str, conf: str) -> Iterator[MessageQueue]:
+    """Queues as an operator fixed them: `broker-a:4;broker-b:4`. They stay the same when a broker goes, for order."""
+    for part in conf.split(";"):
+        broker, _, count = part.strip().rpartition(":")
+        if broker and count.isdecimal() and len(count) <= 5:
+            yield from (MessageQueue(topic, broker, number) for number in range(min(int(count), QUEUES_MAX)))
 
 
 def route_in(body: bytes | memoryview) -> Route:

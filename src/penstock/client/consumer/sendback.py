@@ -11,8 +11,8 @@ from penstock.client.cluster import Cluster
 from penstock.client.consumer.settings import RETRY_PREFIX
 from penstock.client.errors import ClientError, NoRoute, refusal
 from penstock.client.message import ORIGIN_ID, RETRY_TOPIC
-from penstock.client.producer import STORED
 from penstock.client.routes import MessageQueue
+from penstock.client.sending import STORED
 from penstock.clock import Clock
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode

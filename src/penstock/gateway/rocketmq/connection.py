@@ -234,7 +234,9 @@ class Connection(asyncio.BufferedProtocol):
         self._send(pack(code, next(self._opaque), Flag.ONEWAY, VERSION, self.form, "", ext, body))
 
     async def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"", timeout_ms: int = 5_000) -> Frame:
-        """Ask the client something; TimeoutError when it does not answer."""
+        """Ask the client something; TimeoutError when it does not answer, ConnectionError when it is gone."""
+        if self.gone:
+            raise ConnectionError(f"{self.address} is gone")
         opaque = next(self._opaque)
         future: asyncio.Future[Frame] = self._loop.create_future()
         self._asked[opaque] = future
