@@ -80,10 +80,12 @@ class Holding:
             if found.drop or fresh:
                 changed = True
                 self._moved_on(topic, found.drop, fresh)
-        if changed:
-            await self.tell()
-        for assigned in taken:
-            self._begin(assigned)
+        try:
+            if changed:
+                await self.tell()
+        finally:  # what is in hand is pulled, whoever has not heard of it
+            for assigned in taken:
+                self._begin(assigned)
         return whole
 
     def _topics(self) -> list[str]:
@@ -91,7 +93,16 @@ class Holding:
         return sorted({*self._subscriptions, *(queue.topic for queue in self.owned)})
 
     async def _share(self, topic: str) -> list[MessageQueue] | None:
-        return await self._shares.of(topic) if topic in self._subscriptions else []
+        """None when it cannot be told: what is owned stays, and other topics are not held up."""
+        if topic not in self._subscriptions:
+            return []
+        try:
+            return await self._shares.of(topic)
+        except ClientError as error:
+            log.warning("no rebalance this time, it is tried again", topic=topic, group=self._group, error=str(error))
+        except Exception:  # a strategy may be the application's own
+            log.exception("a rebalance failed, it is tried again", topic=topic, group=self._group)
+        return None
 
     def _moved_on(self, topic: str, dropped: list[MessageQueue], taken: list[Assigned]) -> None:
         subscription = self._subscriptions.get(topic)

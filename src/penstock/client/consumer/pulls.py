@@ -11,6 +11,7 @@ Nothing here ends a loop but 21 and being dropped. Pulls of retry topics fail si
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from penstock import logs
 from penstock.client.consumer.assigned import Assigned
@@ -87,6 +88,9 @@ class Pulls:
                 except (ClientError, PenstockError, ValueError, KeyError) as error:
                     failures += 1
                     await self._failed(assigned, error, failures)
+                except Exception:
+                    log.exception("a pull failed, it is tried again", group=self._group, queue=str(assigned.queue))
+                    await asyncio.sleep(self._settings.failed_wait_ms_max / 1000)
         finally:
             self._episodes.leave(assigned.queue)
 
@@ -166,7 +170,8 @@ class Pulls:
         if begins and not assigned.queue.topic.startswith(RETRY_PREFIX):
             self._say(assigned, error)
         if begins and isinstance(error, SubscriptionNotLatest | GroupNotFound):
-            await self._tell()  # if it was our heartbeat that did not arrive, this ends it
+            with suppress(ClientError):
+                await self._tell()  # if it was our heartbeat that did not arrive, this ends it
         if isinstance(error, SubscriptionNotLatest):
             await self._wait_for_members()
             return

@@ -240,8 +240,6 @@ class PushConsumer:
         notified, self._notified = self._notified, False
         try:
             return await self._holding.rebalance()
-        except ClientError as error:
-            log.warning("no rebalance this time, it is tried again", group=self.group, error=str(error))
         except Exception:
             log.exception("a rebalance failed, it is tried again", group=self.group)
         finally:
