@@ -146,7 +146,7 @@ async def test_a_lock_that_is_lost_ends_the_consumption_of_its_queue(penstock, p
     await send(producer, 8)
     settings = ConsumerSettings(suspend_ms=10, lock_interval_ms=30)
     async with orderly(penstock, inbox, settings=settings) as one:
-        await inbox.until(8)
+        await until(lambda: sum(committed(penstock, "billing").values()) == 8, "the commit")
         queues = {queue for queue in one.owned if queue.topic == "orders"}
         await Locks(one.instance, "billing").unlock(queues)
         assert await stranger.lock(queues) == queues

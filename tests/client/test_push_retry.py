@@ -14,6 +14,7 @@ from penstock.clock import ManualClock
 from penstock.config import Config, ServerConfig
 from penstock.server import Server
 from penstock.testing.server import PORTS, Running
+from penstock.wire.rocketmq.codes import RequestCode, SysFlag
 from penstock.wire.rocketmq.record import messages_in
 
 
@@ -147,7 +148,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_message_comes_
 
     inbox = Inbox(lambda message: wait(message) if (message.body, message.reconsume_times) == (b"body", 0) else None)
     await producer.send(Message("orders", b"body"))
-    settings = ConsumerSettings(handle_timeout_ms=40, concurrency=1)
+    settings = ConsumerSettings(handle_timeout_ms=500, concurrency=1)
     async with consumer(penstock, "billing", inbox, settings=settings):
         await inbox.until(1)
         await until(lambda: sum(committed(penstock, "billing").values()) == 1, "the commit")
@@ -159,9 +160,18 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_its_message_comes_
 
 async def test_a_body_that_cannot_be_opened_does_not_stop_the_others(penstock, producer, caplog):
     inbox = Inbox()
-    ext, _ = producer._packed(Message("orders", b"not zlib at all"))
     queue = (await producer.queues("orders"))[0]
-    await producer._send(Message("orders", b""), 310, ext | {"f": "1"}, b"not zlib at all", queue)
+    ext = {
+        "a": "tests",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "0",
+        "f": str(SysFlag.COMPRESSED),
+        "g": "1",
+        "h": "0",
+    }
+    await producer.instance.cluster.get(penstock.addresses["broker"], RequestCode.SEND_MESSAGE_V2, ext, b"not zlib")
     await producer.send(Message("orders", b"fine"), queue)
     async with consumer(penstock, "billing", inbox):
         await inbox.until(1)
