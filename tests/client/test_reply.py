@@ -9,11 +9,8 @@ from penstock.client.errors import NoReply, Refused
 from penstock.client.message import Message, Received, received
 from penstock.client.producer import Producer
 from penstock.client.reply import reply_to
-from penstock.client.routes import MessageQueue
 from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import RequestCode
-
-QUEUE = MessageQueue("questions", "", 0)
 
 
 @pytest.fixture
@@ -54,6 +51,14 @@ async def test_a_request_gets_its_reply(asker, replier):
     assert (reply.body, reply.properties["unit"]) == (b"seven", "pieces")
     assert reply.properties["CORRELATION_ID"] == question.properties["CORRELATION_ID"]
     assert reply.topic.endswith("_REPLY_TOPIC")
+
+
+async def test_who_replies_need_not_have_sent_anything_before(asker, replier, penstock):
+    asking = asyncio.ensure_future(asker.request(Message("questions", b"?"), timeout_ms=20_000))
+    [question] = await asked(replier, 1)
+    async with Producer(penstock.addresses["namesrv"], "others") as other:
+        await other.reply(question, b"!")
+    assert (await asking).body == b"!"
 
 
 async def test_replies_find_their_own_questions_in_any_order(asker, replier):

@@ -117,5 +117,7 @@ async def send_reply(
     found = message.all_properties(instance.next_key())
     ext = send_header(group, message, found, sys_flag, instance.clock.now_ms())
     ext |= {"e": "0", "n": request.queue.broker}
+    if request.queue.broker not in cluster.brokers():  # of somebody who only replies
+        await cluster.route(message.topic)
     address = cluster.address(request.queue.broker)
     await cluster.get(address, RequestCode.SEND_REPLY_MESSAGE_V2, ext, body, timeout_ms)

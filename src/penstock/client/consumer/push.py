@@ -44,7 +44,9 @@ from penstock.client.errors import ClientError
 from penstock.client.identity import fresh_client_id, stable_client_id
 from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Link
+from penstock.client.message import Received
 from penstock.client.positions import LAST, StartAt
+from penstock.client.reply import send_reply
 from penstock.client.routes import MessageQueue
 from penstock.clock import Clock
 from penstock.wire.rocketmq.codes import RequestCode
@@ -200,6 +202,10 @@ class PushConsumer:
 
     def __aiter__(self) -> Iteration:
         return self._source.loop()
+
+    async def reply(self, request: Received, body: bytes, properties: Mapping[str, str] | None = None) -> None:
+        """Answer a request: whoever sent it waits for that."""
+        await send_reply(self.instance, self.group, request, body, properties)
 
     def pause(self) -> None:
         """No new pulls; what was pulled is still handled."""
