@@ -4,6 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.complete
 ROUNDS ?= 20
+SEEDS  ?= 1000
 RUNS   ?= 200000
 TARGET ?=
 SECONDS ?=
@@ -16,7 +17,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop serve bench bench-rocketmq lint format crash fuzz lock clean
+.PHONY: help setup demo test interop serve bench bench-rocketmq lint format crash fuzz simulate lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +81,9 @@ lock: ## resolve pyproject.toml into constraints.txt anew (needs the network)
 	@if grep -nE '://|^-|file:' .lock/constraints.txt; then echo "an address in the lock: not taken over" >&2; exit 1; fi
 	@mv .lock/constraints.txt constraints.txt
 	@grep -c '==' constraints.txt | sed 's/$$/ packages in constraints.txt/'
+
+simulate: $(STAMP) ## a broker and groups of clients on virtual time and a virtual network: make simulate SEEDS=5000
+	@$(PY) -m tests.simulation --seeds $(SEEDS)
 
 fuzz: $(STAMP) ## feed the decoders mutated input: make fuzz RUNS=1000000; guided by coverage, where atheris is installed: make fuzz TARGET=frame SECONDS=600
 	@$(PY) -m tests.fuzz $(TARGET) $(if $(SECONDS),--atheris $(SECONDS),--runs $(RUNS))

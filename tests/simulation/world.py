@@ -1,0 +1,279 @@
+"""A broker and many consumers in one process, on virtual time and a virtual network: what a seed makes of them.
+
+A story: instances of a group join, leave, crash, stall, lose their connections and subscribe again while messages come
+in, queues are added and the group is reset; then everything is left alone for a while; then it is looked at. What must
+hold is in `check`.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import random
+import tempfile
+from dataclasses import dataclass, field
+
+from tests.simulation.virtual import WHO, Network, VirtualClock, VirtualLoop
+
+from penstock.client.consumer.push import PushConsumer
+from penstock.client.errors import Refused
+from penstock.client.message import Message, Received
+from penstock.client.positions import FIRST
+from penstock.client.producer import Producer
+from penstock.config import BrokerConfig, Config, RocketmqConfig, ServerConfig
+from penstock.core.events import Event, PullRefused
+from penstock.core.topics import TopicSettings
+from penstock.server import Entrance, Server
+from penstock.store import keeper
+from penstock.wire.rocketmq.codes import RequestCode
+
+TOPIC, GROUP = "orders", "billing"
+SETTLE_S = 90  # longer than any wait of the clients: a rebalance comes every 20 s
+QUIET_S = 60
+REQUESTS_PER_S_MAX = 40  # of a group at rest, with every instance: more is a loop that never ends
+
+
+class _Committer:
+    """Everything is durable at once: power cuts are not what is simulated here."""
+
+    def __init__(self, store, loop, config) -> None:
+        self._store, self._loop, self._due = store, loop, False
+
+    def wake(self) -> None:
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._sync)
+
+    def _sync(self) -> None:
+        self._due = False
+        self._store.synced(self._store.end_position)
+
+    def stop(self) -> None:
+        pass
+
+
+class _Server(Server):
+    """Listens on the virtual network."""
+
+    def __init__(self, config: Config, network: Network) -> None:
+        super().__init__(config, VirtualClock())
+        self._network, self._port = network, 10_000
+
+    async def _listen(self, entrance: Entrance) -> str:
+        self._port += 1
+        address = f"127.0.0.1:{self._port}"
+        self._network.listen(address, entrance.gateway(self).connect)
+        return address
+
+
+@dataclass
+class Instance:
+    """One consumer process."""
+
+    name: str
+    consumer: PushConsumer
+    alive: bool = True
+
+
+@dataclass
+class World:
+    seed: int
+    random: random.Random
+    network: Network
+    server: _Server
+    servers: str
+    instances: list[Instance] = field(default_factory=list)
+    produced: list[bytes] = field(default_factory=list)
+    consumed: list[tuple[bytes, str]] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    count: int = 0
+    operator: Producer = field(init=False)
+
+    def tell(self, what: str) -> None:
+        self.story.append(f"{asyncio.get_event_loop().time():8.2f} s  {what}")
+
+    @property
+    def alive(self) -> list[Instance]:
+        return [instance for instance in self.instances if instance.alive]
+
+    # --- what can happen ----------------------------------------------------------------------------------------------
+
+    async def join(self, client_id: str = "") -> None:
+        self.count += 1
+        name = f"c{self.count}"
+
+        async def handle(message: Received) -> None:
+            await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.3, 2)))
+            self.consumed.append((message.body, name))
+
+        consumer = PushConsumer(
+            self.servers,
+            GROUP,
+            handle,
+            topics={TOPIC: "*"},
+            start=FIRST,
+            client_id=client_id or f"127.0.0.1@{name}",
+            clock=VirtualClock(),
+            dial=self.network.dialler(name),
+        )
+        self.instances.append(Instance(name, consumer))
+        self.tell(f"{name} joins")
+        context = contextvars.copy_context()
+        context.run(WHO.set, name)
+        await asyncio.get_event_loop().create_task(consumer.start(), context=context)
+
+    async def leave(self) -> None:
+        if len(self.alive) > 1:
+            gone = self.random.choice(self.alive)
+            gone.alive = False
+            self.tell(f"{gone.name} leaves")
+            await gone.consumer.close()
+
+    async def crash(self) -> None:
+        if len(self.alive) > 1:
+            gone = self.random.choice(self.alive)
+            gone.alive = False
+            self.tell(f"{gone.name} crashes")
+            self.network.crash(gone.name)
+            loop = asyncio.get_event_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.kill(gone.name)
+
+    async def stall(self) -> None:
+        if self.alive:
+            slow = self.random.choice(self.alive)
+            for_s = self.random.choice((0.5, 2, 10, 40))
+            self.tell(f"{slow.name} stalls for {for_s} s")
+            self.network.stall(slow.name)
+            await asyncio.sleep(for_s)
+            self.network.go_on(slow.name)
+
+    async def cut(self) -> None:
+        if self.alive:
+            one = self.random.choice(self.alive)
+            self.tell(f"{one.name} loses its connections")
+            for pipe in self.network.pipes.get(one.name, []):
+                pipe.close()
+
+    async def more_queues(self) -> None:
+        topic = self.server.broker.topics.get(TOPIC)
+        queues = min(topic.write_queues + self.random.choice((1, 2)), 12)
+        self.tell(f"{queues} queues")
+        await self.server.broker.topics.alter(TOPIC, TopicSettings(read_queues=queues, write_queues=queues))
+
+    async def subscribe_again(self) -> None:
+        if self.alive:
+            one = self.random.choice(self.alive)
+            self.tell(f"{one.name} subscribes again")
+            await one.consumer.subscribe(TOPIC, "*")
+
+    async def reset(self) -> None:
+        """Back to an earlier time, never forward: nothing may be left out."""
+        back_s = self.random.choice((1, 20, 100))
+        at_ms = VirtualClock().now_ms() - back_s * 1_000
+        self.tell(f"the group is reset to {back_s} s ago")
+        asked = {"topic": TOPIC, "group": GROUP, "timestamp": str(at_ms), "isForce": "false"}
+        cluster = self.operator.instance.cluster
+        with contextlib.suppress(Refused):  # a group without any offset yet
+            await cluster.get(self.server.addresses["broker"], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, asked)
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.random.choice((0.01, 0.3, 1, 5, 21, 35)))
+
+
+@contextlib.asynccontextmanager
+async def world(seed: int):
+    drawn = random.Random(seed)
+    network = Network(drawn)
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config(
+            server=ServerConfig(data=folder), broker=BrokerConfig(), rocketmq=RocketmqConfig(idle_timeout_ms=600_000)
+        )
+        server = _Server(config, network)
+        await server.start()
+        made = World(seed, drawn, network, server, server.addresses["namesrv"])
+        made.operator = Producer(made.servers, "shop", clock=VirtualClock(), dial=network.dialler("producer"))
+        server.broker.bus.listen(lambda event: _heard(made, event))
+        await server.broker.topics.create(TOPIC, TopicSettings(write_queues=drawn.choice((1, 2, 4, 7, 8))))
+        await made.operator.start()
+        try:
+            yield made
+        finally:
+            await made.operator.close()
+            for instance in made.alive:
+                await instance.consumer.close()
+            await server.stop()
+
+
+def _heard(made: World, event: Event) -> None:
+    if isinstance(event, PullRefused):
+        made.refused.append(asyncio.get_event_loop().time())
+
+
+EVENTS = (
+    *("join", "join", "leave", "crash", "stall", "cut", "more_queues", "subscribe_again", "reset"),
+    *("wait", "wait", "wait"),
+)
+
+
+async def tell_story(made: World, steps: int = 12) -> None:
+    """Let things happen, then let them settle."""
+    stop = asyncio.Event()
+    producing = asyncio.ensure_future(_produce(made, stop))
+    await made.join()
+    for _ in range(steps):
+        await getattr(made, made.random.choice(EVENTS))()
+    stop.set()
+    await producing
+    await asyncio.sleep(SETTLE_S)
+
+
+async def _produce(made: World, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        body = b"%d" % len(made.produced)
+        await made.operator.send(Message(TOPIC, body))
+        made.produced.append(body)
+        await asyncio.sleep(made.random.choice((0.01, 0.2, 1.0)))
+
+
+async def check(made: World) -> list[str]:
+    """What does not hold, though everything has been left alone for long."""
+    broken: list[str] = []
+    topic = made.server.broker.topics.get(TOPIC)
+    owners: dict[int, list[str]] = {queue: [] for queue in range(topic.read_queues)}
+    for instance in made.alive:
+        for queue in instance.consumer.owned:
+            if queue.topic == TOPIC:
+                owners.setdefault(queue.queue, []).append(instance.name)
+    broken += [f"queue {queue} has owners {names}" for queue, names in owners.items() if len(names) != 1]
+    missing = sorted(set(made.produced) - {body for body, _ in made.consumed})
+    if missing:
+        broken.append(f"{len(missing)} of {len(made.produced)} messages were never consumed: {missing[:5]}")
+    now = asyncio.get_event_loop().time()
+    late = [at for at in made.refused if at > now - QUIET_S]
+    if late:
+        broken.append(f"{len(late)} pulls were refused with code 25 in the last {QUIET_S} s")
+    before = made.network.carried
+    await asyncio.sleep(QUIET_S)
+    per_s = (made.network.carried - before) / QUIET_S
+    if per_s > REQUESTS_PER_S_MAX * max(1, len(made.alive)):
+        broken.append(f"{per_s:.0f} writes per second though nothing happens")
+    return broken
+
+
+def run(seed: int) -> tuple[list[str], World]:
+    """One story; what is broken at its end."""
+
+    async def story() -> tuple[list[str], World]:
+        async with world(seed) as made:
+            await tell_story(made)
+            return await check(made), made
+
+    random.seed(seed)  # what the client draws by itself
+    original = keeper.Committer
+    keeper.Committer = _Committer  # type: ignore[misc,assignment]
+    try:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(story())
+    finally:
+        keeper.Committer = original  # type: ignore[misc]
