@@ -24,7 +24,9 @@ from penstock.errors import ConfigError
 from penstock.logs import FORMATS, LEVELS
 
 PREFIX = "PENSTOCK_"
-OTHER_VARIABLES = frozenset({"PENSTOCK_EXAMPLES", "PENSTOCK_CRASH_ROUNDS", "PENSTOCK_REQUIRE_INTEROP"})
+OTHER_VARIABLES = frozenset(
+    {"PENSTOCK_ENGINE", "PENSTOCK_EXAMPLES", "PENSTOCK_CRASH_ROUNDS", "PENSTOCK_REQUIRE_INTEROP"}
+)
 PORT_MAX = 65_535
 
 Sections = Mapping[str, Mapping[str, object]]

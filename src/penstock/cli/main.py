@@ -17,6 +17,13 @@ from penstock.errors import PenstockError
 EXIT_NOT_DONE = 2
 COMMANDS = {
     "serve": "penstock.cli.serve",
+    "topic": "penstock.cli.topic",
+    "group": "penstock.cli.group",
+    "lag": "penstock.cli.lag",
+    "reset": "penstock.cli.reset",
+    "message": "penstock.cli.message",
+    "produce": "penstock.cli.produce",
+    "consume": "penstock.cli.consume",
     "store": "penstock.cli.store",
 }
 

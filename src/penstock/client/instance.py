@@ -107,9 +107,10 @@ class Instance:
             except ClientError as error:  # it finds out by itself, two minutes later at the latest
                 log.debug("a broker could not be told that a client leaves", address=address, error=str(error))
         if not self._members:
-            await self._close()
+            await self.close()
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Stop the timers and close all links."""
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):

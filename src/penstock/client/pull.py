@@ -12,7 +12,7 @@ caused; what is done is committed every `persist_interval_ms`, unless `auto_comm
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Self
 
 from penstock import logs
@@ -220,7 +220,7 @@ class PullConsumer:
                 return found
         return []
 
-    async def read_to(self, ends: Mapping[MessageQueue, int]) -> AsyncIterator[Received]:
+    async def read_to(self, ends: Mapping[MessageQueue, int]) -> AsyncGenerator[Received, None]:
         """Everything up to these offsets, and then no more."""
         while True:
             self._check_open()

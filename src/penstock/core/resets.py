@@ -36,6 +36,15 @@ class Status(msgspec.Struct):
     broadcast: bool
     instances: list[Instance] = []
 
+    def tell(self, told: Instance) -> None:
+        """An instance is told, perhaps once more: what it confirmed of other queues still holds."""
+        for number, known in enumerate(self.instances):
+            if known.address == told.address:
+                told.confirmed = known.confirmed
+                self.instances[number] = told
+                return
+        self.instances.append(told)
+
 
 def target_offset(bounds: Bounds, at_time: int, committed: int, force: bool, broadcast: bool) -> int:
     """Where a queue is reset to. Only forwards by force; a broadcast group always goes where the time is. A queue
@@ -60,7 +69,7 @@ class Resets:
         if not broadcast and not known:
             raise GroupNotExist(name, topic)
         now_ms = self._clock.now_ms()
-        status = self._status[name, topic] = Status(now_ms, dict(targets), broadcast)
+        status = self._status[name, topic] = self._begun(name, topic, targets, broadcast, now_ms)
         self._bus.emit(ResetAsked(at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets)))
         for queue, offset in targets.items():
             if not broadcast:
@@ -70,11 +79,20 @@ class Resets:
             if broadcast:
                 pending = self._of_line.setdefault(line, {})
                 pending.update({(name, topic, queue): offset for queue, offset in targets.items()})
-            status.instances.append(Instance(member.client_id, line.address, now_ms))
+            status.tell(Instance(member.client_id, line.address, now_ms))
             self._bus.emit(
                 ResetTold(at_ms=now_ms, group=name, topic=topic, client_id=member.client_id, address=line.address)
             )
         return status
+
+    def _begun(self, name: str, topic: str, targets: dict[int, int], broadcast: bool, now_ms: int) -> Status:
+        """A new status; when queues are reset one by one, the last one of them all."""
+        before = self._status.get((name, topic))
+        if before is None or before.targets.keys() <= targets.keys():
+            return Status(now_ms, dict(targets), broadcast)
+        for instance in before.instances:
+            instance.confirmed -= targets.keys()
+        return Status(now_ms, {**before.targets, **targets}, broadcast, before.instances)
 
     def status(self, group: str, topic: str) -> Status | None:
         return self._status.get((group, topic))

@@ -147,3 +147,23 @@ async def test_where_the_clients_are(connect, orders):
     inner = table.removeprefix(b'{"messageQueueTable":').removesuffix(b"}")
     assert bytes(answer.body) == b'{"consumerTable":{"a":' + inner + b"}}"
     assert silent.pushed.empty()
+
+
+async def test_s25_who_has_confirmed_a_reset_can_be_asked_for(connect, orders, penstock):
+    operator, a, b = await connect(), await connect(), await connect()
+    for client, name in ((a, "a"), (b, "b")):
+        await join(client, name, messageModel="BROADCASTING")
+    await a.pushed.get()
+    for queue in (0, 1):  # one by one, and it is one reset all the same
+        await reset(operator, queueId=queue, offset=5)
+    await pull(a, 0, 5)
+    for client in (a, b):
+        assert [(await client.pushed.get()).code for _ in (0, 1)] == [RESET, RESET]
+    waiting = operator.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "orders", "group": GROUP})
+    for client in (a, b):
+        client.answer(await client.pushed.get(), b'{"messageQueueTable":{}}')
+    found = json.loads(bytes((await waiting).body))["reset"]
+    assert (found["targets"], found["broadcast"]) == ({"0": 5, "1": 5}, True)
+    assert {one["clientId"]: one["confirmed"] for one in found["instances"]} == {"a": [0], "b": []}
+    await reset(operator, queueId=0, offset=6)  # what was confirmed of it does not count any more
+    assert [one.confirmed for one in penstock.server.broker.resets.status(GROUP, "orders").instances] == [set(), set()]

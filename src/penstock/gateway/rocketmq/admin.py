@@ -168,7 +168,7 @@ class Admin:
     def _topics_of(self, name: str) -> list[str]:
         """What a group consumes: while it is online what it subscribes to, otherwise where it has been."""
         group, been = self._groups.find(name), self._offsets.topics_of(name)
-        if group is None:
+        if group is None or not group.subscriptions:  # who pulls from chosen queues may subscribe to nothing
             return been
         return [topic for topic in been if topic in group.subscriptions] if group.broadcast else [*group.subscriptions]
 

@@ -1,0 +1,1 @@
+"""Operators' queries and commands, the same for every engine. It stands on the client alone."""
