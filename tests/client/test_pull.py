@@ -7,11 +7,13 @@ import pytest
 from penstock.client.errors import Closed, NoRoute, Unreachable
 from penstock.client.instance import Timers
 from penstock.client.message import Message
+from penstock.client.operator import Operator
 from penstock.client.positions import FIRST, since
 from penstock.client.producer import Producer
 from penstock.client.pull import PullConsumer
 from penstock.client.reading import Steps, Wanted
 from penstock.client.routes import MessageQueue
+from penstock.core.topics import TopicSettings
 from penstock.testing.server import serving
 
 
@@ -304,3 +306,85 @@ async def test_an_assignment_that_fails_changes_nothing(producer, pulling):
         await consumer.assign([MessageQueue("orders", "another-broker", 0)])
     assert consumer.assigned == [queue]
     assert await polled(consumer, 2) == bodies(0, 1)
+
+
+# --- sharing with a group ---------------------------------------------------------------------------------------------
+
+
+async def settled(*consumers: PullConsumer, shares: list[int]) -> None:
+    """Until each has as many queues as it should."""
+    async with asyncio.timeout(10):
+        while sorted(len(consumer.assigned) for consumer in consumers) != sorted(shares):
+            await asyncio.sleep(0.005)
+
+
+async def test_a_subscriber_alone_reads_everything(producer, pulling):
+    for queue in range(4):
+        await sent(producer, 3, queue=queue)
+    consumer = await pulling()
+    await consumer.subscribe("orders")
+    assert len(consumer.assigned) == 4
+    assert sorted(await polled(consumer, 12)) == sorted(bodies(0, 1, 2) * 4)
+
+
+async def test_s10_members_share_the_queues_and_those_of_who_leaves_are_taken_over(producer, pulling):
+    queues = [await sent(producer, 2, queue=queue) for queue in range(4)]
+    first, second = await pulling(), await pulling()
+    await first.subscribe("orders")
+    await second.subscribe("orders")
+    await settled(first, second, shares=[2, 2])
+    assert sorted(first.assigned + second.assigned) == queues
+    assert sorted(await polled(first, 4) + await polled(second, 4)) == sorted(bodies(0, 1) * 4)
+    await second.close()
+    await settled(first, shares=[4])
+    for queue in queues:
+        await producer.send(Message("orders", b"later"), queue)
+    assert await polled(first, 4) == [b"later"] * 4  # and nothing of before: it was committed
+
+
+async def test_new_queues_are_shared_too(producer, pulling, penstock):
+    await sent(producer, 1)
+    consumer = await pulling(timers=Timers(route_interval_ms=10, rebalance_interval_ms=10_000))
+    await consumer.subscribe("orders")
+    await penstock.server.broker.topics.alter("orders", TopicSettings(read_queues=6, write_queues=6))
+    await settled(consumer, shares=[6])
+
+
+async def test_a_subscription_filters_by_tag(producer, pulling):
+    await sent(producer, 2, tags="red")
+    await sent(producer, 2, tags="blue")
+    consumer = await pulling()
+    await consumer.subscribe("orders", "blue")
+    assert await polled(consumer, 2) == bodies(0, 1)
+    assert await consumer.poll(timeout_ms=20) == []
+
+
+async def test_who_unsubscribes_has_no_queues(producer, pulling):
+    await sent(producer, 1)
+    consumer = await pulling()
+    await consumer.subscribe("orders")
+    await consumer.unsubscribe("orders")
+    assert consumer.assigned == []
+
+
+async def test_one_consumer_does_one_or_the_other(producer, pulling):
+    queue = await sent(producer, 1)
+    sharing, choosing = await pulling(), await pulling("others")
+    await sharing.subscribe("orders")
+    await choosing.assign([queue])
+    with pytest.raises(ValueError, match="subscribes"):
+        await sharing.assign([queue])
+    with pytest.raises(ValueError, match="by hand"):
+        await choosing.subscribe("orders")
+
+
+async def test_an_operator_sees_what_a_subscriber_reads(producer, pulling, penstock):
+    queue = await sent(producer, 3)
+    consumer = await pulling()
+    await consumer.subscribe("orders")
+    async with Operator(penstock.addresses["namesrv"]) as operator:
+        assert await operator.owned("readers", consumer.instance.client_id) == consumer.assigned
+        await polled(consumer, 3)
+        await consumer.poll(timeout_ms=1)
+        told = await operator.client_offsets("readers", "orders")
+        assert told.offsets[consumer.instance.client_id][queue] == 3

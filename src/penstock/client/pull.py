@@ -6,17 +6,19 @@
             ...
         await consumer.commit()
 
-`assign` takes queues by hand; `subscribe` shares them with the other members of the group. Each queue is read ahead,
-within bounds. What a poll has given counts as done when the next poll comes, or at a close that no exception has
-caused; what is done is committed every `persist_interval_ms`, unless `auto_commit` is off.
+`assign` takes queues by hand; `subscribe` shares them with the other members of the group (`sharing.py`); a consumer
+does one or the other. Each queue is read ahead, within bounds. What a poll has given counts as done when the next poll
+comes, or at a close that no exception has caused; what is done is committed every `persist_interval_ms`, unless
+`auto_commit` is off.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from typing import Self
 
 from penstock import logs
 from penstock.client import positions
+from penstock.client.allocate import Strategy
 from penstock.client.errors import ClientError, Closed
 from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance, Timers
@@ -25,6 +27,7 @@ from penstock.client.message import Received
 from penstock.client.positions import LAST, StartAt
 from penstock.client.reading import Reader, Source, Steps, Wanted
 from penstock.client.routes import MessageQueue
+from penstock.client.sharing import Sharing
 from penstock.clock import Clock
 from penstock.wire.rocketmq.frame import Frame
 
@@ -44,6 +47,7 @@ class PullConsumer:
         auto_commit: bool = True,
         visible: bool = True,  # whether it tells brokers that it is there
         steps: Steps | None = None,
+        strategy: Strategy | None = None,
         client_id: str = "",
         instance: Instance | None = None,
         clock: Clock | None = None,
@@ -60,6 +64,8 @@ class PullConsumer:
         self._turn = 0
         self._open = False
         self._committing: asyncio.Task[None] | None = None
+        self._by_hand = False
+        self._sharing = Sharing(self.instance, group, strategy, self._readers, self._let_go, self._take_shared)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -77,6 +83,7 @@ class PullConsumer:
             return
         self._open = False
         self._ready.set()
+        await self._sharing.close()
         if self._committing is not None:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
@@ -97,7 +104,7 @@ class PullConsumer:
 
     @property
     def topics(self) -> Iterable[str]:
-        return {queue.topic for queue in self._readers}
+        return {*(queue.topic for queue in self._readers), *self._sharing.subscriptions}
 
     def consumer_data(self) -> dict[str, object] | None:
         if not self._visible:
@@ -107,15 +114,16 @@ class PullConsumer:
             "consumeType": "CONSUME_ACTIVELY",
             "messageModel": "CLUSTERING",
             "consumeFromWhere": self._start.name,
-            "subscriptionDataSet": [],
+            "subscriptionDataSet": [one.data() for one in self._sharing.subscriptions.values()],
             "unitMode": False,
         }
 
     def routes_changed(self) -> None:
         """Queues that were assigned by hand stay so."""
+        self._sharing.wake()
 
     def asked(self, frame: Frame, link: Link) -> bool:
-        return False
+        return self._sharing.asked(frame, link)
 
     # --- which queues -------------------------------------------------------------------------------------------------
 
@@ -131,21 +139,49 @@ class PullConsumer:
         already goes on undisturbed, unless an offset is given.
         """
         self._check_open()
+        if self._sharing.subscriptions:
+            raise ValueError("this consumer subscribes: it cannot be assigned queues too")
+        self._by_hand = True
         offsets = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues)
         for topic in {queue.topic for queue in offsets}:
             await self.instance.cluster.route(topic)
         fresh = [queue for queue, offset in offsets.items() if offset is None and queue not in self._readers]
         found = await asyncio.gather(*map(self._start_of, fresh))
-        gone = [queue for queue in self._readers if queue not in offsets]
-        if self._auto_commit:
-            await self._last_commit(gone)
-        await self._drop(gone)
+        await self._let_go([queue for queue in self._readers if queue not in offsets])
         filter_ = Wanted(wanted) if isinstance(wanted, str) else wanted
         for queue, offset in {**offsets, **dict(zip(fresh, found, strict=True))}.items():
             if offset is not None:
                 self._take(queue, offset, filter_)
         if self._visible:
             await self.instance.heartbeat()
+
+    async def subscribe(self, topic: str, wanted: Wanted | str = "*") -> None:
+        """Read this instance's share of a topic, from where the group is, and go on doing so as members come and go."""
+        self._check_open()
+        if self._by_hand or not self._visible:
+            raise ValueError("this consumer has queues by hand, or is not visible: it cannot share with a group")
+        await self._sharing.subscribe(topic, Wanted(wanted) if isinstance(wanted, str) else wanted)
+
+    async def unsubscribe(self, topic: str) -> None:
+        self._check_open()
+        await self._sharing.unsubscribe(topic)
+
+    async def _let_go(self, queues: Collection[MessageQueue]) -> None:
+        if self._auto_commit:
+            await self._last_commit(queues)
+        await self._drop(queues)
+
+    async def _take_shared(self, queues: Collection[MessageQueue], wanted: Wanted) -> bool:
+        """Those whose offset can be had."""
+        found = await asyncio.gather(*map(self._start_of, queues), return_exceptions=True)
+        for queue, offset in zip(queues, found, strict=True):
+            if isinstance(offset, int):
+                self._take(queue, offset, wanted)
+            elif not isinstance(offset, ClientError):
+                raise offset
+            else:
+                log.warning("a queue cannot be taken now", group=self.group, queue=str(queue), error=str(offset))
+        return all(isinstance(offset, int) for offset in found)
 
     async def _start_of(self, queue: MessageQueue) -> int:
         return await positions.start_of(self.instance.cluster, self.group, queue, self._start)

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock import logs
 from penstock.client.cluster import Cluster
+from penstock.client.consumer.subscription import ALL, tags_in
 from penstock.client.errors import ClientError, Refused, TopicNotFound, refusal
 from penstock.client.message import Received, received
 from penstock.client.routes import MASTER, MessageQueue
@@ -22,7 +23,6 @@ from penstock.wire.rocketmq.record import Message, messages_in
 
 log = logs.get(__name__)
 
-ALL = "*"
 RETRY_MS = 1_000
 ANSWER_MS = 15_000  # a broker may look after those who wait every five seconds only
 _ANSWERS = (
@@ -41,10 +41,8 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def tags(self) -> frozenset[str]:
-        """Empty for all."""
-        if self.sql or self.expression in ("", ALL):
-            return frozenset()
-        return frozenset(tag.strip() for tag in self.expression.split("||") if tag.strip())
+        """Empty for all. ValueError when the expression names none."""
+        return frozenset() if self.sql else tags_in(self.expression)
 
 
 class Pulled(msgspec.Struct):
