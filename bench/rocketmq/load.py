@@ -63,6 +63,10 @@ class Load:
         home.mkdir(parents=True)
         return cls(Process(command, home, WAIT_S).ready())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def run(self, broker: Broker, order: str, **words: object) -> Figures:
         """One measurement, on a topic of its own."""
         self.begin(broker.namesrv, order, **words)
