@@ -11,6 +11,7 @@ from penstock.client.consumer.assigned import Assigned
 from penstock.client.consumer.holding import Holding
 from penstock.client.consumer.rebalance import Change
 from penstock.client.consumer.subscription import Subscription
+from penstock.client.consumer.twins import Twins
 
 SEEDS, AT_ONCE = 200, 10
 CAUGHT_WITHIN = 30
@@ -63,6 +64,12 @@ def test_offsets_ahead_of_the_work_are_caught(monkeypatch):
     """Committing what was pulled instead of what was handled: a crash then loses what was in hand."""
     monkeypatch.setattr(Assigned, "commit_offset", property(lambda self: self.next_offset))
     assert "never consumed" in caught()
+
+
+def test_s15_twins_that_keep_their_id_are_caught(monkeypatch):
+    """Two instances with one ClientID read the same share, and another share has no reader, for ever."""
+    monkeypatch.setattr(Twins, "must_rename", False)
+    assert "has owners" in caught()
 
 
 def test_a_version_that_the_broker_never_hears_of_is_caught(monkeypatch):

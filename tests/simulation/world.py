@@ -27,7 +27,7 @@ from penstock.store import keeper
 from penstock.wire.rocketmq.codes import RequestCode
 
 TOPIC, GROUP = "orders", "billing"
-SETTLE_S = 90  # longer than any wait of the clients: a rebalance comes every 20 s
+SETTLE_S = 150  # longer than any wait of the clients: a rebalance comes every 20 s, a twin is believed after two
 QUIET_S = 60
 REQUESTS_PER_S_MAX = 40  # of a group at rest, with every instance: more is a loop that never ends
 
@@ -122,6 +122,11 @@ class World:
         context.run(WHO.set, name)
         await asyncio.get_event_loop().create_task(consumer.start(), context=context)
 
+    async def twin(self) -> None:
+        """One more with the ClientID of another: they must find out, and part."""
+        if self.alive:
+            await self.join(self.random.choice(self.alive).consumer.instance.client_id)
+
     async def leave(self) -> None:
         if len(self.alive) > 1:
             gone = self.random.choice(self.alive)
@@ -211,7 +216,7 @@ def _heard(made: World, event: Event) -> None:
 
 
 EVENTS = (
-    *("join", "join", "leave", "crash", "stall", "cut", "more_queues", "subscribe_again", "reset"),
+    *("join", "join", "leave", "crash", "stall", "cut", "more_queues", "subscribe_again", "reset", "twin"),
     *("wait", "wait", "wait"),
 )
 

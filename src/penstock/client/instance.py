@@ -100,14 +100,24 @@ class Instance:
         if member not in self._members:
             return
         self._members.remove(member)
+        await self._unregister(**groups)
+        if not self._members:
+            await self.close()
+
+    async def _unregister(self, **groups: str) -> None:
         asked = {"clientID": self.client_id, **groups}
         for address in self._addresses(slaves=True) if groups else ():
             try:
                 await self.cluster.get(address, RequestCode.UNREGISTER_CLIENT, asked, b"", 1_000)
             except ClientError as error:  # it finds out by itself, two minutes later at the latest
                 log.debug("a broker could not be told that a client leaves", address=address, error=str(error))
-        if not self._members:
-            await self.close()
+
+    async def rename(self, client_id: str, group: str) -> None:
+        """Leave a consumer group under one ClientID and join it under another."""
+        log.warning("a fresh ClientID is taken", group=group, before=self.client_id, after=client_id)
+        await self._unregister(consumerGroup=group)
+        self.client_id = client_id
+        await self.heartbeat()
 
     async def close(self) -> None:
         """Stop the timers and close all links."""

@@ -40,6 +40,7 @@ from penstock.client.consumer.reset import Mover
 from penstock.client.consumer.sendback import SendBack
 from penstock.client.consumer.settings import RECONSUME_MAX, RETRY_PREFIX, ConsumerSettings
 from penstock.client.consumer.subscription import ALL, SQL92, TAG, Subscription, subscription
+from penstock.client.consumer.twins import Twins
 from penstock.client.errors import ClientError
 from penstock.client.identity import fresh_client_id, stable_client_id
 from penstock.client.instance import Instance, Timers
@@ -71,6 +72,7 @@ class PushConsumer:
         strategy: Strategy | None = None,
         settings: ConsumerSettings | None = None,
         client_id: str = "",
+        keep_client_id: bool = False,
         offsets_folder: Path | None = None,
         instance: Instance | None = None,
         clock: Clock | None = None,
@@ -79,7 +81,8 @@ class PushConsumer:
     ) -> None:
         """`topics` are what to subscribe to, with the tags that are wanted of each. `start` is where a group begins
         that has no offset yet: FIRST, LAST or since(...) of `positions`. Without a handler, messages come by
-        `async for`, one at a time. The offsets of a broadcast instance are kept under `offsets_folder`.
+        `async for`, one at a time. The offsets of a broadcast instance are kept under `offsets_folder`. An instance
+        whose ClientID another one has as well takes a fresh one after a while, unless `keep_client_id` forbids it.
         """
         own_id = client_id or (stable_client_id() if broadcast else fresh_client_id())
         self.instance = instance or Instance(servers, own_id, clock, timers, dial)
@@ -93,7 +96,10 @@ class PushConsumer:
             self._subscribe(topic, expression, TAG)
         if not broadcast:
             self._subscribe(RETRY_PREFIX + group, ALL, TAG)
-        self._shares = Shares(self.instance, group, strategy or Averagely(), broadcast)
+        shared = strategy or Averagely()
+        interval_ms = self.instance.timers.rebalance_interval_ms
+        self._twins = Twins(group, shared, self.instance.clock, interval_ms, keeps_id=broadcast or keep_client_id)
+        self._shares = Shares(self.instance, group, shared, broadcast, self._twins)
         self._offsets = self._offsets_kept(offsets_folder)
         self._assemble(handler or self._source.handle)
         self._wake = asyncio.Event()
@@ -245,6 +251,8 @@ class PushConsumer:
         self._wake.clear()
         notified, self._notified = self._notified, False
         try:
+            if self._twins.must_rename:
+                await self._rename()
             return await self._holding.rebalance()
         except Exception:
             log.exception("a rebalance failed, it is tried again", group=self.group)
@@ -252,6 +260,12 @@ class PushConsumer:
             if notified:
                 self._holding.pulls.members_changed()
         return False
+
+    async def _rename(self) -> None:
+        """Leave the share to the twin, and join as somebody else."""
+        await self._holding.drop(list(self.owned))
+        await self.instance.rename(fresh_client_id(), self.group)
+        self._twins.renamed()
 
     def _moved(self, assigned: Assigned, offset: int) -> None:
         self._mover.moved(assigned, offset, self._rebalance_soon, self.instance.timers.rebalance_interval_ms)

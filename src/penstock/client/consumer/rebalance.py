@@ -12,6 +12,7 @@ import msgspec
 
 from penstock import logs
 from penstock.client.allocate import Strategy
+from penstock.client.consumer.twins import Twins
 from penstock.client.errors import ClientError, NoRoute
 from penstock.client.instance import Instance
 from penstock.client.routes import MessageQueue, Route, ids_in_order
@@ -39,8 +40,8 @@ class _ConsumerList(msgspec.Struct, rename="camel"):
 class Shares:
     """This instance's share of a topic."""
 
-    def __init__(self, instance: Instance, group: str, strategy: Strategy, broadcast: bool) -> None:
-        self._instance, self._group, self._broadcast = instance, group, broadcast
+    def __init__(self, instance: Instance, group: str, strategy: Strategy, broadcast: bool, twins: Twins) -> None:
+        self._instance, self._group, self._broadcast, self._twins = instance, group, broadcast, twins
         self.strategy = strategy
 
     async def of(self, topic: str) -> list[MessageQueue] | None:
@@ -51,9 +52,13 @@ class Shares:
             log.debug("no share of a topic that nobody has", group=self._group, error=str(error))
             return None
         queues = route.to_read(topic)
-        if self._broadcast or not queues:
+        if not queues:
             return queues
         ids = await self._members(route)
+        if ids is not None:
+            self._twins.look(self._instance.client_id, queues, ids)
+        if self._broadcast:
+            return queues
         if ids is None:
             return None
         return self.strategy.allocate(self._group, self._instance.client_id, queues, ids)

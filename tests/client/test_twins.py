@@ -1,0 +1,67 @@
+"""Two instances with one ClientID: they find out, say so, and part; unless they must not."""
+
+import logging
+
+import pytest
+from tests.client.pushing import Inbox, consumer, owned, send, until
+
+from penstock.client.producer import Producer
+from penstock.testing.server import serving
+
+SAME = "127.0.0.1@the-same"
+DOUBLED = "two instances of this group have the same ClientID"
+
+
+@pytest.fixture
+async def penstock():
+    async with serving() as running:
+        yield running
+
+
+@pytest.fixture
+async def producer(penstock):
+    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
+        yield producer
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [record.penstock_fields for record in caplog.records if record.message.startswith(DOUBLED)]
+
+
+async def test_s15_s17_twins_part_and_the_group_heals(penstock, producer, caplog):
+    caplog.set_level(logging.WARNING)
+    await send(producer, 4)
+    inbox = Inbox()
+    async with (
+        consumer(penstock, "billing", inbox, client_id=SAME) as one,
+        consumer(penstock, "billing", inbox, client_id=SAME) as two,
+        consumer(penstock, "billing", inbox, client_id="127.0.0.1@z") as three,
+    ):
+        await until(lambda: one.instance.client_id != two.instance.client_id)
+        await until(lambda: sorted(owned(one) + owned(two) + owned(three)) == [0, 1, 2, 3])
+        assert three.instance.client_id == "127.0.0.1@z"
+        bodies = await send(producer, 40, first=100)
+        await until(lambda: set(bodies) <= set(inbox.bodies))
+    told = warnings(caplog)
+    assert told
+    assert all(fields["client_id"] == SAME for fields in told)
+    assert any("orders/penstock/" in str(fields["read_by_nobody"]) for fields in told)
+    assert all("orders/penstock/0" in str(fields["read_twice"]) for fields in told)
+
+
+async def test_one_that_must_keep_its_id_only_warns(penstock, producer, caplog):
+    caplog.set_level(logging.WARNING)
+    await send(producer, 4)
+    async with (
+        consumer(penstock, "billing", Inbox(), client_id=SAME, keep_client_id=True) as one,
+        consumer(penstock, "billing", Inbox(), client_id=SAME, keep_client_id=True) as two,
+    ):
+        await until(lambda: len(warnings(caplog)) >= 2)
+        await until(
+            lambda: (
+                one._twins._since_ms is not None and one.instance.clock.monotonic_ms() - one._twins._since_ms > 1_500
+            )
+        )
+        assert (one.instance.client_id, two.instance.client_id) == (SAME, SAME)
+        assert owned(one) == owned(two) == [0, 1]
+    assert len(warnings(caplog)) == 2
