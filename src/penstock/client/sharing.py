@@ -12,7 +12,9 @@ from penstock import logs
 from penstock.client.allocate import Averagely, Strategy
 from penstock.client.consumer.rebalance import Shares, change
 from penstock.client.consumer.subscription import SQL92, Subscription, subscription
+from penstock.client.consumer.twins import Twins
 from penstock.client.errors import ClientError
+from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance
 from penstock.client.link import Link
 from penstock.client.reading import Reader, Wanted
@@ -40,7 +42,9 @@ class Sharing:
         take: Take,
     ) -> None:
         self._instance, self._group, self._readers = instance, group, readers
-        self._shares = Shares(instance, group, strategy or Averagely(), broadcast=False)
+        shared, interval_ms = strategy or Averagely(), instance.timers.rebalance_interval_ms
+        self._twins = Twins(group, shared, instance.clock, interval_ms, keeps_id=False)
+        self._shares = Shares(instance, group, shared, broadcast=False, twins=self._twins)
         self._drop, self._take = drop, take
         self.subscriptions: dict[str, Subscription] = {}
         self._wake = asyncio.Event()
@@ -100,6 +104,10 @@ class Sharing:
         """One rebalance. False when something could not be told or taken, and another round is worth it soon."""
         whole, changed = True, False
         async with self._changing:
+            if self._twins.must_rename:  # leave the share to the twin, and join as somebody else
+                await self._drop(list(self._readers))
+                await self._instance.rename(fresh_client_id(), self._group)
+                self._twins.renamed()
             for topic, subscribed in list(self.subscriptions.items()):
                 share = await self._shares.of(topic)
                 if share is None:
