@@ -9,6 +9,7 @@ from penstock.client.consumer import ConsumerSettings, PushConsumer
 from penstock.client.errors import BadExpression, Unreachable
 from penstock.client.message import Message
 from penstock.client.producer import Producer
+from penstock.clock import SystemClock
 from penstock.core.events import PullRefused
 from penstock.core.topics import TopicSettings
 from penstock.testing.server import serving
@@ -184,6 +185,13 @@ async def test_only_so_many_are_in_hand(penstock, producer):
     assert inbox.counts == {b"%d" % number: 1 for number in range(100)}
 
 
+class Ahead(SystemClock):
+    """An hour ahead of the others."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 3_600_000
+
+
 # --- sharing ----------------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +210,31 @@ async def test_s07_a_change_of_ownership_is_told_before_the_first_pull(penstock,
         await until(lambda: len(a.messages) + len(b.messages) >= 88, "the messages")
     assert refused == []
     assert a.counts + b.counts == {b"%d" % number: 1 for number in range(88)}
+
+
+async def test_s07_what_stays_is_pulled_as_before_until_the_change_is_told(penstock, producer, refused):
+    """While A's heartbeat is on its way, the queues that A keeps go on, with the version that was told. (A's clock is
+    ahead, so that it is A's version that counts, and not B's.)
+    """
+    a, b = Inbox(), Inbox()
+    await send(producer, 8)
+    async with consumer(penstock, "billing", a, clock=Ahead()) as one:
+        await a.until(8)
+        held, on_its_way, heartbeat = asyncio.Event(), asyncio.Event(), one.instance.heartbeat
+
+        async def slow_heartbeat():
+            on_its_way.set()
+            await held.wait()
+            await heartbeat()
+
+        one.instance.heartbeat = slow_heartbeat
+        async with consumer(penstock, "billing", b):
+            await on_its_way.wait()
+            for number in range(8, 32, 4):  # each wakes the pulls that wait, and they pull again
+                await send(producer, 4, first=number)
+                await until(lambda number=number: len(a.messages) + len(b.messages) >= number + 4, "the messages")
+            held.set()
+    assert refused == []
 
 
 async def test_s10_a_rebalance_follows_members_and_queues(penstock, producer):

@@ -32,6 +32,22 @@ def orderly(penstock, inbox, **more):
     return consumer(penstock, "billing", inbox, **{"orderly": True, "settings": QUICKLY, **more})
 
 
+class Watch:
+    """Handles, when it is let, and knows how many messages of one queue were ever handled at once."""
+
+    def __init__(self) -> None:
+        self.going, self.most = asyncio.Event(), 0
+        self.going.set()
+        self._under_way = defaultdict(int)
+
+    async def handle(self, message) -> None:
+        self._under_way[message.queue] += 1
+        self.most = max(self.most, self._under_way[message.queue])
+        await asyncio.sleep(0)
+        await self.going.wait()
+        self._under_way[message.queue] -= 1
+
+
 async def in_lines(producer, count: int, lines: str = "abc") -> None:
     """Numbered messages, each line of them in one queue."""
     for number in range(count):
@@ -47,19 +63,12 @@ def by_line(inbox: Inbox) -> dict[str, list[int]]:
 
 
 async def test_each_queue_is_consumed_in_order_and_one_at_a_time(penstock, producer):
-    under_way = defaultdict(int)
-
-    async def handle(message):
-        under_way[message.queue] += 1
-        assert under_way[message.queue] == 1
-        await asyncio.sleep(0)
-        under_way[message.queue] -= 1
-
-    inbox = Inbox(handle)
+    watch = Watch()
+    inbox = Inbox(watch.handle)
     await in_lines(producer, 30)
     async with orderly(penstock, inbox):
         await inbox.until(90)
-    assert by_line(inbox) == {line: list(range(30)) for line in "abc"}
+    assert (by_line(inbox), watch.most) == ({line: list(range(30)) for line in "abc"}, 1)
     assert sum(committed(penstock, "billing").values()) == 90
 
 
@@ -119,26 +128,21 @@ async def test_nothing_is_consumed_without_the_lock(penstock, producer, stranger
 
 async def test_a_queue_that_moves_is_never_consumed_by_two_at_once(penstock, producer):
     """B comes while A's handler has a message of every queue: B begins with a queue when A has let go of it."""
-    going, under_way = asyncio.Event(), defaultdict(int)
-
-    async def handle(message):
-        under_way[message.queue] += 1
-        assert under_way[message.queue] == 1, message.queue
-        await going.wait()
-        under_way[message.queue] -= 1
-
-    a, b = Inbox(handle), Inbox(handle)
+    watch = Watch()
+    watch.going.clear()
+    a, b = Inbox(watch.handle), Inbox(watch.handle)
     await send(producer, 40)
     settings = ConsumerSettings(suspend_ms=10, handover_ms=20)
     async with orderly(penstock, a, settings=settings) as one:
         await a.until(4)
         async with orderly(penstock, b, settings=settings) as two:
             await until(lambda: len(owned(one)) == 2, "A's share")
+            await asyncio.sleep(0.1)  # B may try
             assert (owned(two), b.messages) == ([], [])
-            going.set()
+            watch.going.set()
             await until(lambda: len(owned(two)) == 2, "B's share")
             await until(lambda: len(a.messages) + len(b.messages) >= 40, "the messages")
-    assert a.counts + b.counts == {b"%d" % number: 1 for number in range(40)}
+    assert (a.counts + b.counts, watch.most) == ({b"%d" % number: 1 for number in range(40)}, 1)
 
 
 async def test_a_lock_that_is_lost_ends_the_consumption_of_its_queue(penstock, producer, stranger, caplog):
