@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.compat.conftest import serving, unavailable
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, MqAdmin, Runner, bodies
-from tests.compat.rocketmq.conftest import serving, unavailable
 
 CHUNK_BYTES = 64 * 1024
 

@@ -23,7 +23,9 @@ public final class Driver {
         "request", Request::ask,
         "reply", Request::reply,
         "query", Query::run,
-        "admin", Admin::run);
+        "admin", Admin::run,
+        "allocate", Allocate::run,
+        "offsets", Offsets::run);
 
     private Driver() {
     }

@@ -83,18 +83,22 @@ def unavailable(what: str, reason: object) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One broker for all tests; they keep apart by topics and groups."""
-    given = os.environ.get(NAMESRV, "")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all tests, which keep apart by topics and groups; or one of each kind that a folder asks for."""
+    given = getattr(request, "param", "") or os.environ.get(NAMESRV) or "penstock"
     folder = tmp_path_factory.mktemp("broker")
-    if given == "rocketmq":
-        with real_rocketmq(folder) as peer:
-            yield Broker(peer.namesrv, "rocketmq")
-    elif given:
-        yield Broker(given, "given")
-    else:
+    if given == "penstock":
         with serving(folder) as namesrv:
             yield Broker(namesrv, "penstock")
+    elif given == "rocketmq":
+        try:
+            toolchain.peer_classpath(toolchain.BROKER_5)
+        except toolchain.Missing as reason:
+            unavailable("a real RocketMQ", reason)
+        with real_rocketmq(folder) as peer:
+            yield Broker(peer.namesrv, "rocketmq")
+    else:
+        yield Broker(given, "given")
 
 
 @contextlib.contextmanager
