@@ -41,9 +41,9 @@ class Engine(Protocol):
         """Messages as they come, without a group; for ever unless `to_end`."""
         ...
 
-    def send(
-        self, messages: AsyncIterator[model.Outgoing], queue: int | None
-    ) -> AsyncGenerator[model.Receipt, None]: ...
+    def send(self, messages: AsyncIterator[model.Outgoing], queue: int | None) -> AsyncGenerator[model.Receipt, None]:
+        """Send them, and tell in their order where they went; those for one queue are stored in it too."""
+        ...
 
     async def plan_reset(self, group: str, topic: str, to: Place, queue: int | None) -> model.ResetPlan:
         """What a reset would do, and nothing is done."""

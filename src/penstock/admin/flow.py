@@ -1,6 +1,7 @@
 """Messages to and from rocketmq://: what `produce` and `consume` stand on.
 
-Reading is in no group and commits nothing. Sending keeps many under way; what became of them is told in their order.
+Reading is in no group and commits nothing. Sending keeps many under way, unless all go to one queue: then they stay in
+their order. What became of them is always told in their order.
 """
 
 import asyncio
@@ -88,7 +89,10 @@ class _Window:
             async for one in messages:
                 to = await self._place(one.topic)
                 message = Message(one.topic, one.body, one.tags, one.keys, one.properties, delay_ms=one.delay_ms)
-                await self._under_way.put(asyncio.ensure_future(self._producer.send(message, to)))
+                sending = asyncio.ensure_future(self._producer.send(message, to))
+                await self._under_way.put(sending)
+                if to is not None:  # RocketMQ stores what comes at once in any order
+                    await asyncio.wait([sending])
         finally:
             await self._under_way.put(None)
 

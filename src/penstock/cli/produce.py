@@ -42,7 +42,9 @@ def produce(
     form: Annotated[
         str, typer.Option("--input", metavar="lines|json", help="json: lines as `consume --json` writes them.")
     ] = LINES,
-    queue: Annotated[int | None, typer.Option("--queue", "-p", min=0, help="All to this queue.")] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", "-p", min=0, help="All to this queue, and in their order.")
+    ] = None,
     delay_ms: Annotated[int, typer.Option(min=0, help="Have them delivered this much later.")] = 0,
     count: Annotated[int | None, typer.Option("-n", "--count", min=1, help="Stop after so many messages.")] = None,
     engine: EngineUrl = DEFAULT_ENGINE,

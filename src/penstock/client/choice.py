@@ -31,15 +31,18 @@ class Choice:
     def next(self, queues: Sequence[MessageQueue], failed: str = "", is_down: IsDown = _nobody) -> MessageQueue:
         """The next in turn that is on no broker to be avoided; when all are, the least of these evils."""
         self._turn += 1
-        first = self._turn % len(queues)
-        in_turn = [*queues[first:], *queues[:first]]
-        elsewhere = [queue for queue in in_turn if queue.broker != failed and not is_down(queue.broker)]
-        if self._avoid_slow:
-            now_ms = self._clock.monotonic_ms()
-            ready = [queue for queue in elsewhere if self._out_until_ms.get(queue.broker, 0) <= now_ms]
-            if ready:
-                return ready[0]
-        return (elsewhere or in_turn)[0]
+        slow = None
+        for step in range(len(queues)):
+            queue = queues[(self._turn + step) % len(queues)]
+            if queue.broker == failed or is_down(queue.broker):
+                continue
+            if not self._is_out(queue.broker):
+                return queue
+            slow = slow or queue
+        return slow or queues[self._turn % len(queues)]
+
+    def _is_out(self, broker: str) -> bool:
+        return self._avoid_slow and self._out_until_ms.get(broker, 0) > self._clock.monotonic_ms()
 
     def took(self, broker: str, latency_ms: int) -> None:
         """A send to a broker took so long."""

@@ -38,6 +38,7 @@ class Cluster:
         self._servers, self._links, self._timeout_ms = list(servers), links, timeout_ms
         self._at = random.randrange(len(self._servers))
         self._routes: dict[str, Route] = {}
+        self._brokers: dict[str, BrokerData] | None = None
         self._asking: dict[str, asyncio.Task[Route]] = {}
 
     # --- name servers -------------------------------------------------------------------------------------------------
@@ -69,14 +70,15 @@ class Cluster:
         answer = await self.ask_names(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked)
         server = self._servers[self._at]
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            self._routes.pop(topic, None)
+            self.forget(topic)
             raise NoRoute(topic)
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer, server)
         try:
-            self._routes[topic] = route = route_in(answer.body)
+            route = route_in(answer.body)
         except (FastjsonError, msgspec.ValidationError) as error:
             raise Refused(answer.code, f"its route for {topic!r} cannot be read: {error}", server) from None
+        self._routes[topic], self._brokers = route, None
         return route
 
     async def route(self, topic: str) -> Route:
@@ -106,12 +108,16 @@ class Cluster:
     def forget(self, topic: str) -> None:
         """Ask anew the next time."""
         self._routes.pop(topic, None)
+        self._brokers = None
 
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def brokers(self) -> dict[str, BrokerData]:
-        """All that the known routes name."""
-        return {name: broker for route in self._routes.values() for name, broker in route.brokers().items()}
+        """All that the known routes name. Worked out when a route has changed: every send asks for it."""
+        if self._brokers is None:
+            found = (route.brokers() for route in self._routes.values())
+            self._brokers = {name: broker for brokers in found for name, broker in brokers.items()}
+        return self._brokers
 
     def address(self, broker: str, number: int = MASTER) -> str:
         """Where a broker is: its master, or the slave with that number, or whichever there is."""

@@ -213,7 +213,9 @@ class Links:
 
     def is_down(self, address: str) -> bool:
         """Whether it failed a moment ago and is not to be tried yet: who can go elsewhere should."""
-        _, again = self._failures.get(address, (0, 0.0))
+        if address not in self._failures:
+            return False
+        _, again = self._failures[address]
         return asyncio.get_running_loop().time() < again
 
     def drop(self, address: str) -> None:

@@ -17,7 +17,7 @@ from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Link
 from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, Sent, compressed
 from penstock.client.reply import Requests, send_reply
-from penstock.client.routes import MessageQueue
+from penstock.client.routes import MessageQueue, Route
 from penstock.client.sending import Outgoing, Target, batched, picked, send_header, sent_to_some
 from penstock.clock import Clock
 from penstock.wire.rocketmq import properties as props
@@ -55,6 +55,7 @@ class Producer:
         self._compress_from, self._bytes_max = compress_from_bytes, message_bytes_max
         self.choice = Choice(self.instance.clock, avoid_slow_brokers)
         self._topics: set[str] = set()
+        self._queues: dict[str, tuple[Route, list[MessageQueue]]] = {}
         self._open = False
         self._requests = Requests(self.instance)
         self._answers: dict[int, Answer] = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.answered}
@@ -149,10 +150,12 @@ class Producer:
         route = await self.instance.cluster.route_to_create(topic)
         if fresh:
             await self.instance.heartbeat()
-        queues = route.to_write(topic)
-        if not queues:
+        found = self._queues.get(topic)
+        if found is None or found[0] is not route:  # sorting them for every send would cost more than most of it
+            found = self._queues[topic] = route, route.to_write(topic)
+        if not found[1]:
             raise NoRoute(topic)
-        return queues
+        return found[1].copy()
 
     # --- packing ------------------------------------------------------------------------------------------------------
 
