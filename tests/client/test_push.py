@@ -132,6 +132,16 @@ async def test_a_sql_filter_is_the_brokers_and_a_bad_one_is_refused_at_the_start
         await bad.start()
 
 
+async def test_a_filter_that_is_refused_while_it_runs_changes_nothing(penstock, producer):
+    inbox = Inbox()
+    await send(producer, 4)
+    async with consumer(penstock, "billing", inbox) as one:
+        with pytest.raises(BadExpression):
+            await one.subscribe("orders", "price >", "SQL92")
+        await inbox.until(4)
+        assert one.subscriptions["orders"].expression == "*"
+
+
 async def test_subscribing_and_unsubscribing_while_it_runs(penstock, producer):
     inbox = Inbox()
     await send(producer, 4), await send(producer, 4, "parcels", first=4)

@@ -162,6 +162,18 @@ async def test_a_lock_that_is_lost_ends_the_consumption_of_its_queue(penstock, p
     assert "a lock was lost, the queue is let go" in caplog.messages
 
 
+async def test_closing_cancels_a_handler_that_stands_still_and_lets_go(penstock, producer, stranger):
+    """What was done before it is stored, the lock is free, and the message comes again."""
+    inbox = Inbox(lambda message: asyncio.Event().wait() if message.body == b"2" else None)
+    await in_lines(producer, 5, "a")
+    settings = ConsumerSettings(close_timeout_ms=50)
+    async with orderly(penstock, inbox, settings=settings) as one:
+        await inbox.until(3)
+        queues = set(one.owned)
+    assert sum(committed(penstock, "billing").values()) == 2
+    assert await stranger.lock(queues) == queues
+
+
 async def test_a_broadcast_instance_in_order_needs_no_lock(penstock, producer, tmp_path):
     inbox = Inbox()
     await in_lines(producer, 10)

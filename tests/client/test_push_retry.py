@@ -142,6 +142,26 @@ async def test_what_cannot_be_given_back_at_all_is_tried_again_here(penstock, pr
     assert [message.reconsume_times for message in inbox.messages] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+async def test_what_nobody_foresaw_stops_no_worker(penstock, producer, monkeypatch, caplog, orderly):
+    broken = [True]
+
+    async def breaks(self, *of_message, **more):
+        if broken.pop():
+            raise ZeroDivisionError
+        return True
+
+    monkeypatch.setattr(SendBack, "send" if orderly else "back", breaks)
+    broken[:0] = [False]
+    inbox = Inbox(lambda message: Later() if message.body == b"bad" else None)
+    await producer.send(Message("orders", b"bad"))
+    settings = ConsumerSettings(reconsume_wait_ms=20, suspend_ms=20, concurrency=1, reconsume_max=0)
+    async with consumer(penstock, "billing", inbox, settings=settings, orderly=orderly):
+        await inbox.until(2)
+        await until(lambda: sum(committed(penstock, "billing").values()) == 1, "the commit")
+    assert caplog.messages.count("a message was not dealt with, it is tried again") == 1
+
+
 async def test_a_handler_that_takes_too_long_is_cancelled_and_its_message_comes_again(penstock, producer):
     async def wait(message):
         await asyncio.Event().wait()

@@ -109,9 +109,8 @@ class Answers:
             "cachedMsgSizeInMiB": held.bytes >> 20,
             "commitOffset": held.commit_offset,
             "droped": held.dropped,
-            "lastConsumeTimestamp": since_ms + held.consumed_ms,
             "lastLockTimestamp": since_ms + held.locked_ms,
-            "lastPullTimestamp": since_ms + held.pulled_ms,
+            "lastPullTimestamp": since_ms + held.pulled_ms if held.pulled_ms else 0,
         }
 
     # --- one message now ----------------------------------------------------------------------------------------------

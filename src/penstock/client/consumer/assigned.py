@@ -29,7 +29,7 @@ class Assigned:
         self._quiet.set()
         self.pulling: asyncio.Task[None] | None = None
         self.broker_number = 0  # where the broker says that it should be pulled from: 0 is the master
-        self.pulled_ms = self.consumed_ms = self.locked_ms = 0
+        self.pulled_ms = self.locked_ms = 0  # monotonic
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,11 @@ class Concurrent:
             assigned, message = self._line.popleft()
             if assigned.dropped:
                 continue
-            await self._take(task, assigned, message)
+            try:
+                await self._take(task, assigned, message)
+            except Exception:
+                log.exception("a message was not dealt with, it is tried again", queue=str(assigned.queue))
+                self._add_later(assigned, message)
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
@@ -95,11 +99,14 @@ class Concurrent:
             log.warning("a broadcast message failed and is not tried again", queue=queue, offset=message.offset)
         elif not await self._send_back.back(message, assigned.queue, later.delay_level):
             message.reconsume_times += 1
-            wait_s = self._settings.reconsume_wait_ms / 1000
-            asyncio.get_running_loop().call_later(wait_s, self.add, assigned, [message])
+            self._add_later(assigned, message)
             return
         if not assigned.settled:
             assigned.finish(message)
+
+    def _add_later(self, assigned: Assigned, message: Message) -> None:
+        wait_s = self._settings.reconsume_wait_ms / 1000
+        asyncio.get_running_loop().call_later(wait_s, self.add, assigned, [message])
 
     # --- handlers that take too long ----------------------------------------------------------------------------------
 

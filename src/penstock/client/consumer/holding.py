@@ -148,16 +148,15 @@ class Holding:
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 
-    async def drop(self, queues: Iterable[MessageQueue], within_ms: int | None = None) -> None:
+    async def drop(self, queues: Iterable[MessageQueue]) -> None:
         """Let queues go: what handlers have in hand may end, then the offsets are stored."""
         dropped = [assigned for queue in queues if (assigned := self.owned.pop(queue, None)) is not None]
         for assigned in dropped:
             assigned.drop()
-        wait_ms = self._settings.handover_ms if within_ms is None else within_ms
-        await asyncio.gather(*(self._let_go(assigned, wait_ms) for assigned in dropped))
+        await asyncio.gather(*(self._let_go(assigned) for assigned in dropped))
 
-    async def _let_go(self, assigned: Assigned, wait_ms: int) -> None:
-        ended = await assigned.quiet(wait_ms)
+    async def _let_go(self, assigned: Assigned) -> None:
+        ended = await assigned.quiet(self._settings.handover_ms)
         if self._locks is None or ended:
             await self._hand_over(assigned)
         else:  # nobody else may begin with it before this message is done, so the lock is kept until then
@@ -176,10 +175,15 @@ class Holding:
             await self._locks.unlock([assigned.queue])
 
     async def close(self) -> None:
+        """Let everything go. Handlers that are not done in time are cancelled before anybody else may begin."""
         async with self.changing:
-            await self.drop(list(self.owned), self._settings.close_timeout_ms)
-            for task in list(self._leaving.values()):
-                task.cancel()
+            held = list(self.owned.values())
+            for assigned in held:
+                assigned.drop()
+            await asyncio.gather(*(assigned.quiet(self._settings.close_timeout_ms) for assigned in held))
+            await self.work.close()
+            await self.drop(list(self.owned))
+            await asyncio.gather(*self._leaving.values())
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

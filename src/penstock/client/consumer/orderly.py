@@ -53,7 +53,7 @@ class Orderly:
             elif not self._may_begin(assigned):
                 await asyncio.sleep(self._settings.suspend_ms / 1000)
             else:
-                await self._finish(assigned, line[0], line)
+                await self._try(assigned, line)
                 turn += 1
                 if turn % _TURN == 0:
                     await asyncio.sleep(0)
@@ -62,6 +62,13 @@ class Orderly:
         if self._send_back is None:
             return True
         return self._clock.monotonic_ms() - assigned.locked_ms <= self._settings.lock_valid_ms
+
+    async def _try(self, assigned: Assigned, line: _Line) -> None:
+        try:
+            await self._finish(assigned, line[0], line)
+        except Exception:
+            log.exception("a message was not dealt with, it is tried again", queue=str(assigned.queue))
+            await asyncio.sleep(self._settings.suspend_ms / 1000)
 
     async def _finish(self, assigned: Assigned, message: Message, line: _Line) -> None:
         """Handle the first message; it is out of the line when it is done."""

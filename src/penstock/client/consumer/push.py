@@ -134,15 +134,26 @@ class PushConsumer:
     # --- subscribing --------------------------------------------------------------------------------------------------
 
     async def subscribe(self, topic: str, expression: str = ALL, kind: str = TAG) -> None:
-        """Also while it runs. `kind` is TAG, with `a || b` as expression, or SQL92."""
-        self._subscribe(topic, expression, kind)
-        if self._tasks:
-            await self._check_filters()
-            await self._holding.tell()
-            self._rebalance_soon()
+        """Also while it runs. `kind` is TAG, with `a || b` as expression, or SQL92. A filter that a broker refuses is
+        an error here when it runs, and at the start when it does not; what was subscribed to stays.
+        """
+        before = self.subscriptions.get(topic)
+        wanted = self._subscribe(topic, expression, kind)
+        if not self._tasks:
+            return
+        try:
+            await self._check_filter(wanted)
+        except ClientError:
+            del self.subscriptions[topic]
+            if before is not None:
+                self.subscriptions[topic] = before
+            raise
+        await self._holding.tell()
+        self._rebalance_soon()
 
-    def _subscribe(self, topic: str, expression: str, kind: str) -> None:
-        self.subscriptions[topic] = subscription(topic, expression, kind, self.instance.clock.now_ms())
+    def _subscribe(self, topic: str, expression: str, kind: str) -> Subscription:
+        wanted = self.subscriptions[topic] = subscription(topic, expression, kind, self.instance.clock.now_ms())
+        return wanted
 
     async def unsubscribe(self, topic: str) -> None:
         self.subscriptions.pop(topic, None)
@@ -150,15 +161,14 @@ class PushConsumer:
             await self._holding.rebalance()
             await self._holding.tell()
 
-    async def _check_filters(self) -> None:
-        """A broker says whether it can use a SQL filter; the error is the caller's."""
-        for wanted in self.subscriptions.values():
-            if wanted.kind == SQL92:
-                route = await self.instance.cluster.route(wanted.topic)
-                body = {"clientId": self.instance.client_id, "group": self.group, "subscriptionData": wanted.data()}
-                address = self.instance.cluster.address(route.broker_datas[0].broker_name)
-                code = RequestCode.CHECK_CLIENT_CONFIG
-                await self.instance.cluster.get(address, code, {}, msgspec.json.encode(body))
+    async def _check_filter(self, wanted: Subscription) -> None:
+        """A broker says whether it can use a SQL filter."""
+        if wanted.kind == SQL92:
+            route = await self.instance.cluster.route(wanted.topic)
+            body = {"clientId": self.instance.client_id, "group": self.group, "subscriptionData": wanted.data()}
+            address = self.instance.cluster.address(route.broker_datas[0].broker_name)
+            code = RequestCode.CHECK_CLIENT_CONFIG
+            await self.instance.cluster.get(address, code, {}, msgspec.json.encode(body))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -168,7 +178,8 @@ class PushConsumer:
         self.instance.join(self)
         try:
             await self.instance.refresh()
-            await self._check_filters()
+            for wanted in self.subscriptions.values():
+                await self._check_filter(wanted)
         except ClientError:
             await self.instance.leave(self)
             raise
@@ -196,7 +207,6 @@ class PushConsumer:
         await self._answers.close()
         await self._mover.close()
         await self._holding.close()
-        await self._work.close()
         await self.instance.leave(self, consumerGroup=self.group)
 
     async def __aenter__(self) -> Self:
