@@ -9,6 +9,7 @@ from penstock.client.routes import MessageQueue
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq import record
 from penstock.wire.rocketmq.codes import SysFlag
+from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
 
 COMPRESS_FROM_BYTES = 4_096
 OPENED_BYTES_MAX = 64 << 20
@@ -34,18 +35,25 @@ class Message(msgspec.Struct):
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
         """As they go over the wire. ValueError when a name or value cannot."""
-        if sum(map(bool, (self.delay_level, self.deliver_at_ms, self.delay_ms))) > 1:
-            raise ValueError("a message is delayed by a level, by a time or until a time: by one of them")
         found = {**self.properties, props.WAIT: "true", props.UNIQ_KEY: unique_key}
-        own = {
-            props.TAGS: self.tags,
-            props.KEYS: self.keys,
+        if self.tags:
+            found[props.TAGS] = self.tags
+        if self.keys:
+            found[props.KEYS] = self.keys
+        if self.delay_level or self.deliver_at_ms or self.delay_ms:
+            found |= self._delay()
+        _check(found)
+        return found
+
+    def _delay(self) -> dict[str, str]:
+        wanted = {
             props.DELAY: self.delay_level,
             "TIMER_DELIVER_MS": self.deliver_at_ms,
             "TIMER_DELAY_MS": self.delay_ms,
         }
-        found |= {name: str(value) for name, value in own.items() if value}
-        _check(found)
+        found = {name: str(value) for name, value in wanted.items() if value}
+        if len(found) > 1:
+            raise ValueError("a message is delayed by a level, by a time or until a time: by one of them")
         return found
 
 
@@ -53,7 +61,7 @@ def _check(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if not name or not value:
             raise ValueError(f"property {name!r}: neither its name nor its value may be empty")
-        if any(mark in text for mark in (props.NAME_END, props.VALUE_END) for text in (name, value)):
+        if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
             raise ValueError(f"property {name!r}: the characters 0x01 and 0x02 separate properties")
 
 

@@ -145,10 +145,9 @@ class Producer:
         """The queues of a topic that can be written to; NoRoute when there are none."""
         if not self._open:
             raise Closed("this producer is not started: use `async with`, or `await producer.start()`")
-        fresh = topic not in self._topics
-        self._topics.add(topic)
         route = await self.instance.cluster.route_to_create(topic)
-        if fresh:
+        if topic not in self._topics:  # one that nobody has is not asked for again and again
+            self._topics.add(topic)
             await self.instance.heartbeat()
         found = self._queues.get(topic)
         if found is None or found[0] is not route:  # sorting them for every send would cost more than most of it
