@@ -25,9 +25,10 @@ from tests.compat.rocketmq.clients import Process
 
 from bench.client.lines import JAVA, ORDERS, OURS, Result, table
 from bench.lines import settle
-from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, cpu_s, serving
+from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, cpu_s, machine_cpu_s, serving
 from bench.rocketmq.lines import FULL, QUICK, Amounts
 from bench.rocketmq.load import WAIT_S, Load, LoadFailed
+from bench.rocketmq.rounds import NOISY_SHARE
 
 EXIT_DONE, EXIT_NOT_DONE = 0, 2
 
@@ -115,17 +116,24 @@ def _result(key: str, name: str, load: Load, broker: Broker, amounts: Amounts, r
     settle()
     order = ORDERS[key]
     load.begin(broker.namesrv, order.order, **order.words, **amounts.words())
-    before, began = cpu_s(load.pid), time.perf_counter()
+    before = _used(load, broker)
     figures = load.end()
-    used = cpu_s(load.pid) - before
-    result = Result(key, name, figures["per_s"], used * 1e6 / max(figures["messages"], 1))
-    wall_s = time.perf_counter() - began
+    wall_s, used, others = (now - then for now, then in zip(_used(load, broker), before, strict=True))
+    share = max(0.0, others / (wall_s * (os.cpu_count() or 1)))
+    result = Result(key, name, figures["per_s"], used * 1e6 / max(figures["messages"], 1), share)
     _say(
         f"{key}, {f'run {run}' if run else 'warm-up'}, {name}: {result.per_s:,.0f} msg/s, "
-        f"CPU {result.client_cpu_us:.1f} us per message, {used / wall_s:.0%} of its core"
+        f"CPU {result.client_cpu_us:.1f} us per message, {used / wall_s:.0%} of its core, "
+        f"{share:.0%} of the machine to others"
         + (f", {figures['failures']:,.0f} FAILED: {figures.get('failure')}" if figures.get("failures") else "")
     )
     return result
+
+
+def _used(load: Load, broker: Broker) -> tuple[float, float, float]:
+    """Seconds until now: on the wall, of the client's CPU, of everybody else's."""
+    client_s = cpu_s(load.pid)
+    return time.perf_counter(), client_s, machine_cpu_s() - client_s - broker.cpu_s()
 
 
 def _say(words: str) -> None:
@@ -142,6 +150,8 @@ def _report(found: Sequence[Result], args: argparse.Namespace) -> None:
     path = Path(args.json)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
+    if (noise := max(result.others_share for result in found)) > NOISY_SHARE:
+        print(f"\nThe machine was not quiet: up to {noise:.0%} of it went to others. Read the figures with care.")
     missed = sum(not line.reached for line in lines)
     print(f"\n{len(lines)} lines, {missed} goals missed; written to {path}")
 

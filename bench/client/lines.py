@@ -31,6 +31,7 @@ class Result(NamedTuple):
     client: str
     per_s: float
     client_cpu_us: float  # per message
+    others_share: float = 0.0  # of the machine, to neither this client nor the broker: noise
 
 
 def table(results: Sequence[Result]) -> list[Line]:

@@ -300,16 +300,20 @@ class PullConsumer:
         await self._commit({queue: reader.done for queue, reader in self._readers.items()})
 
     async def _commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        moved = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
-        cluster = self.instance.cluster
-        calls = (positions.commit(cluster, self.group, queue, offset) for queue, offset in moved.items())
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        for (queue, offset), result in zip(moved.items(), results, strict=True):
-            if not isinstance(result, BaseException):
+        """One after the other: of the first two that a group commits at once, RocketMQ may forget one. Whatever fails,
+        the others are tried; the first error is raised.
+        """
+        failure: ClientError | None = None
+        for queue, offset in list(offsets.items()):
+            if self._committed.get(queue) == offset:
+                continue
+            try:
+                await positions.commit(self.instance.cluster, self.group, queue, offset)
                 self._committed[queue] = offset
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+            except ClientError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     async def _last_commit(self, queues: Iterable[MessageQueue]) -> None:
         try:
