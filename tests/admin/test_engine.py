@@ -53,7 +53,14 @@ async def test_a_topic_in_detail(engine, orders, commit):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("orders", "normal"), ("%RETRY%g", "retry"), ("%DLQ%g", "dead"), ("TBW102", "system"), ("b1", "system")],
+    [
+        ("orders", "normal"),
+        ("%RETRY%g", "retry"),
+        ("%DLQ%g", "dead"),
+        ("TBW102", "system"),
+        ("RMQ_SYS_TRACE_TOPIC", "system"),
+        ("b1", "system"),
+    ],
 )
 def test_what_a_topic_is_for(name, kind):
     assert kind_of(name, {"b1"}) == kind

@@ -22,14 +22,10 @@ _SYSTEM = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
-        "penstock_events",
     }
 )
-_SYSTEM_STARTS, _SYSTEM_ENDS = ("rmq_sys_", "penstock_"), "_REPLY_TOPIC"
+_SYSTEM_STARTS, _SYSTEM_ENDS = ("rmq_sys_", "RMQ_SYS_", "penstock_"), "_REPLY_TOPIC"
 _PERMISSIONS = {"r": READ, "w": WRITE, "rw": READ | WRITE, "none": 0}
 _OFFSET_ID_CHARS = {32: 4, 56: 16}  # by its length: the bytes of the address in it
 
