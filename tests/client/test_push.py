@@ -1,13 +1,16 @@
 """A push consumer on a broker in this process: sharing queues, handling, committing, and leaving in good order."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from tests.client.pushing import QUICK, WAITS, Inbox, committed, consumer, owned, send, until
 
 from penstock.client.consumer import ConsumerSettings, PushConsumer
 from penstock.client.errors import BadExpression, Unreachable
+from penstock.client.instance import Timers
 from penstock.client.message import Message
+from penstock.client.positions import LAST
 from penstock.client.producer import Producer
 from penstock.clock import SystemClock
 from penstock.core.events import PullRefused
@@ -274,11 +277,40 @@ async def test_members_share_without_overlap_and_nothing_is_left(penstock, produ
     )
     await send(producer, 100, first=4)
     await until(lambda: sum(len(inbox.messages) for inbox in inboxes) >= 104, "the messages")
+    assert Counter(body for inbox in inboxes for body in inbox.bodies) == {b"%d" % number: 1 for number in range(104)}
     for one in consumers:
         await one.close()
-    assert sum((inbox.counts for inbox in inboxes), inboxes[0].counts - inboxes[0].counts) == {
-        b"%d" % number: 1 for number in range(104)
-    }
+
+
+async def test_closing_in_the_middle_of_a_rebalance_stores_what_was_done(penstock, producer):
+    """B comes, and A is about to let two queues go when it is closed: a handler still has a message of each."""
+    going, inbox = asyncio.Event(), Inbox(lambda message: going.wait())
+    await send(producer, 4)
+    settings = ConsumerSettings(handover_ms=10_000)
+    timers = Timers(persist_interval_ms=60_000)
+    one = consumer(penstock, "billing", inbox, settings=settings, timers=timers)
+    await one.start()
+    await inbox.until(4)
+    two = consumer(penstock, "billing", Inbox(), start=LAST, timers=timers)
+    two.pause()
+    async with two:
+        await until(lambda: len(owned(one)) == 2, "the letting go")
+        closing = asyncio.ensure_future(one.close())
+        await asyncio.sleep(0.05)
+        going.set()
+        await closing
+        assert committed(penstock, "billing") == dict.fromkeys(range(4), 1)
+
+
+async def test_what_is_being_moved_is_not_persisted(penstock, producer):
+    inbox = Inbox()
+    await send(producer, 8)
+    async with consumer(penstock, "billing", inbox, timers=Timers()) as one:
+        await inbox.until(8)
+        for held in one.owned.values():
+            held.settle()
+        await one._holding.persist()
+    assert committed(penstock, "billing") == {}
 
 
 async def test_a_consumer_that_leaves_is_not_in_the_group_any_more(penstock, producer):

@@ -167,9 +167,10 @@ class Holding:
         await self._hand_over(assigned)
 
     async def _hand_over(self, assigned: Assigned) -> None:
-        assigned.settle()
-        self._offsets.update(assigned.queue, assigned.commit_offset)
-        await self._offsets.persist([assigned.queue], sure=True)
+        if not assigned.settled:  # otherwise its offset was moved, and what it has got to does not count
+            assigned.settle()
+            self._offsets.update(assigned.queue, assigned.commit_offset)
+            await self._offsets.persist([assigned.queue], sure=True)
         self._offsets.remove(assigned.queue)
         if self._locks is not None:
             await self._locks.unlock([assigned.queue])
@@ -188,10 +189,11 @@ class Holding:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     async def persist(self) -> None:
-        """Store where every queue has got to."""
-        for queue, assigned in self.owned.items():
+        """Store where every queue has got to; not of those whose offsets are being moved."""
+        held = {queue: assigned for queue, assigned in self.owned.items() if not assigned.settled}
+        for queue, assigned in held.items():
             self._offsets.update(queue, assigned.commit_offset)
-        await self._offsets.persist(list(self.owned))
+        await self._offsets.persist(held)
 
     async def put_aside(self, targets: Mapping[MessageQueue, int]) -> None:
         """The offsets of queues that were settled are these now: update, persist, remove. The next round takes the

@@ -102,7 +102,7 @@ class PushConsumer:
         self._shares = Shares(self.instance, group, shared, broadcast, self._twins)
         self._offsets = self._offsets_kept(offsets_folder)
         self._assemble(handler or self._source.handle)
-        self._wake = asyncio.Event()
+        self._wake, self._closing = asyncio.Event(), asyncio.Event()
         self._notified = False
         self._tasks: list[asyncio.Task[None]] = []
         self._started_ms = 0
@@ -199,6 +199,9 @@ class PushConsumer:
         """
         if not self._tasks:
             return
+        self._closing.set()
+        self._wake.set()
+        await asyncio.wait(self._tasks[:1], timeout=self._settings.close_timeout_ms / 1000)  # a round under way ends
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -254,6 +257,8 @@ class PushConsumer:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+            if self._closing.is_set():
+                return
             whole = await self._round()
 
     async def _round(self) -> bool:
