@@ -85,7 +85,7 @@ class Load:
 
     def begin(self, namesrv: str, order: str, **words: object) -> None:
         """Have everything set up and warm."""
-        topic = f"bench-{next(self._numbers)}"
+        topic = f"bench-{self.pid}-{next(self._numbers)}"  # two clients on one broker keep apart
         given = {**MESSAGE, **words, "namesrv": namesrv, "topic": topic}
         self._checked(self._process.ask(" ".join([order, *(f"{key}={value}" for key, value in given.items())])))
 
