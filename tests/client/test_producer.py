@@ -18,12 +18,6 @@ async def penstock():
         yield running
 
 
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
-
-
 async def test_a_message_arrives_as_it_was_sent(producer):
     sent = await producer.send(Message("orders", b"body", tags="paid", keys="k1 k2", properties={"a": "b"}))
     [found] = await stored(producer.instance.cluster, sent.queue)

@@ -14,19 +14,6 @@ from penstock.client.pull import PullConsumer
 from penstock.client.reading import Steps, Wanted
 from penstock.client.routes import MessageQueue
 from penstock.core.topics import TopicSettings
-from penstock.testing.server import serving
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 @pytest.fixture

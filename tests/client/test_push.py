@@ -19,18 +19,6 @@ from penstock.testing.server import serving
 
 
 @pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
-
-
-@pytest.fixture
 def refused(penstock):
     """The pulls that were refused for their version."""
     found = []

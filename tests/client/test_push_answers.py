@@ -9,22 +9,8 @@ from tests.client.pushing import Inbox, consumer, send
 from penstock.client.consumer import Later
 from penstock.client.errors import Refused
 from penstock.client.message import Message
-from penstock.client.producer import Producer
-from penstock.testing.server import serving
 from penstock.wire.rocketmq import fastjson
 from penstock.wire.rocketmq.codes import RequestCode
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 async def ask(producer, code, **ext):

@@ -12,26 +12,12 @@ from penstock.client.consumer.offsets import FileOffsets
 from penstock.client.consumer.offsets_file import OffsetsFile
 from penstock.client.instance import Timers
 from penstock.client.message import Message
-from penstock.client.producer import Producer
 from penstock.client.routes import MessageQueue
 from penstock.core.events import OffsetMoved, ResetConfirmed
-from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import RequestCode
 
 WRONG = 999_999_999
 ID = "192.0.2.1@DEFAULT"
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 @pytest.fixture

@@ -9,23 +9,10 @@ from tests.client.pushing import Inbox, committed, consumer, owned, send, until
 from penstock.client.consumer import ConsumerSettings, Later
 from penstock.client.consumer.locks import Locks
 from penstock.client.message import Message
-from penstock.client.producer import Producer, by_key
-from penstock.testing.server import serving
+from penstock.client.producer import by_key
 from penstock.wire.rocketmq.record import messages_in
 
 QUICKLY = ConsumerSettings(suspend_ms=10, handover_ms=200, close_timeout_ms=2_000)
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 def orderly(penstock, inbox, **more):

@@ -2,29 +2,14 @@
 
 import logging
 
-import pytest
 from tests.client.pushing import WAITS, Inbox, committed, consumer, owned, send, until
 
 from penstock.client.consumer import ConsumerSettings
 from penstock.client.errors import Unreachable
 from penstock.client.instance import Timers
-from penstock.client.producer import Producer
 from penstock.core.topics import WRITE, TopicSettings
-from penstock.testing.server import serving
 
 AN_HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 def refusals(penstock, topic: str = "orders") -> int:

@@ -9,7 +9,6 @@ from penstock.client.consumer import ConsumerSettings, Later
 from penstock.client.consumer.sendback import SendBack
 from penstock.client.errors import Refused
 from penstock.client.message import Message
-from penstock.client.producer import Producer
 from penstock.clock import ManualClock
 from penstock.config import Config, ServerConfig
 from penstock.server import Server
@@ -45,12 +44,6 @@ async def penstock(tmp_path):
     await server.start()
     yield World(server, clock)
     await server.stop()
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no"), Later()], ids=["raises", "later"])

@@ -9,14 +9,7 @@ from penstock.client.errors import NoReply, Refused
 from penstock.client.message import Message, Received, received
 from penstock.client.producer import Producer
 from penstock.client.reply import reply_to
-from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import RequestCode
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
 
 
 @pytest.fixture

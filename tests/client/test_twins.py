@@ -5,23 +5,8 @@ import logging
 import pytest
 from tests.client.pushing import Inbox, consumer, owned, send, until
 
-from penstock.client.producer import Producer
-from penstock.testing.server import serving
-
 SAME = "127.0.0.1@the-same"
 DOUBLED = "two instances of this group have the same ClientID"
-
-
-@pytest.fixture
-async def penstock():
-    async with serving() as running:
-        yield running
-
-
-@pytest.fixture
-async def producer(penstock):
-    async with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:

@@ -74,44 +74,35 @@ class Pull(msgspec.Struct, gc=False):
     maxMsgBytes: int = 0  # noqa: N815
 
 
-class _SendFrame(msgspec.Struct, gc=False, tag_field="code", tag=10):
+class _HotFrame(msgspec.Struct, gc=False, kw_only=True, tag_field="code"):
+    opaque: int = 0
+    flag: int = 0
+    version: int = 0
+
+
+class _SendFrame(_HotFrame, tag=10):
     code: ClassVar[int] = 10
     extFields: Send  # noqa: N815
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
 
 
-class _SendV2Frame(msgspec.Struct, gc=False, tag_field="code", tag=310):
+class _SendV2Frame(_HotFrame, tag=310):
     code: ClassVar[int] = 310
     extFields: SendV2  # noqa: N815
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
 
 
-class _BatchFrame(msgspec.Struct, gc=False, tag_field="code", tag=320):
+class _BatchFrame(_HotFrame, tag=320):
     code: ClassVar[int] = 320
     extFields: SendV2  # noqa: N815
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
 
 
-class _PullFrame(msgspec.Struct, gc=False, tag_field="code", tag=11):
+class _PullFrame(_HotFrame, tag=11):
     code: ClassVar[int] = 11
     extFields: Pull  # noqa: N815
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
 
 
-class _LitePullFrame(msgspec.Struct, gc=False, tag_field="code", tag=361):
+class _LitePullFrame(_HotFrame, tag=361):
     code: ClassVar[int] = 361
     extFields: Pull  # noqa: N815
-    opaque: int = 0
-    flag: int = 0
-    version: int = 0
 
 
 _hot = msgspec.json.Decoder(_SendFrame | _SendV2Frame | _BatchFrame | _PullFrame | _LitePullFrame, strict=False)
