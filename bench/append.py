@@ -42,7 +42,7 @@ def _compare(folder: Path, megabytes: int, shape: Shape) -> Iterator[Line]:
     what, entries, queues, body_bytes, goal = shape
     body = os.urandom(body_bytes)
     calls = megabytes * 1_048_576 // (entries * body_bytes)
-    call_bytes = entries * (body_bytes + HEADER_BYTES)
+    call_bytes = entries * (plain(1, body).length + HEADER_BYTES)
 
     def ours() -> tuple[float, float]:
         store = opened(folder / "append", queues, Durability.ASYNC)
