@@ -17,7 +17,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop serve bench bench-rocketmq bench-client lint format crash fuzz simulate lock clean
+.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client lint format crash fuzz simulate lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 
 interop: $(STAMP) ## the real clients of RocketMQ against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
 	@$(PY) -m pytest -m interop tests/compat $(AGAIN)
+
+test-spark: $(STAMP) ## all tests on Spark, the long ones too: kills, a cluster, every pipeline
+	@$(PY) -m pytest -m "spark or not spark" tests/spark
 
 serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 	@exec $(VENV)/bin/penstock serve --data data

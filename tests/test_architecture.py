@@ -39,7 +39,7 @@ ALLOWED = {
     "client": {"vocabulary", "wire"},
     "admin": {"vocabulary", "client"},
     "console": {"vocabulary", "admin"},
-    "spark": {"vocabulary", "client", "admin"},
+    "spark": {"vocabulary", "wire", "client", "admin"},
     "server": ALL,
     "cli": ALL,
     "testing": ALL,

@@ -1,0 +1,46 @@
+"""A Spark session that knows the source: what the pipelines, the demo and the tests start.
+
+A session of the user's own needs none of this: `format("penstock")` is found wherever the package is installed, as long
+as the workers run the same Python (`PYSPARK_PYTHON`).
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+DEFAULTS = {
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(name: str, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """A new session, or the one that runs in this process already."""
+    home = java_home()
+    if home:
+        os.environ["JAVA_HOME"] = home
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ConfigError("Spark is not installed: pip install penstock[spark]") from None
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**DEFAULTS, **_nearby(master), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _nearby(master: str) -> dict[str, str]:
+    """A Spark on this machine alone does not listen to the network."""
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if "local[" in master else {}
