@@ -4,18 +4,16 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.client.pushing import QUICK, WAITS, Inbox, committed, consumer, owned, send, until
+from tests.client.pushing import Inbox, committed, consumer, owned, send, until
 
 from penstock.client.consumer import ConsumerSettings, PushConsumer
 from penstock.client.errors import BadExpression, Unreachable
 from penstock.client.instance import Timers
 from penstock.client.message import Message
 from penstock.client.positions import LAST
-from penstock.client.producer import Producer
 from penstock.clock import SystemClock
 from penstock.core.events import PullRefused
 from penstock.core.topics import TopicSettings
-from penstock.testing.server import serving
 
 
 @pytest.fixture
@@ -323,24 +321,3 @@ async def test_a_topic_that_comes_later_is_found(penstock, producer):
     async with consumer(penstock, "billing", inbox):
         await send(producer, 4)
         await inbox.until(4)
-
-
-async def test_a_broker_that_restarts_is_found_again(tmp_path, caplog):
-    """One line says that it is gone, however many queues it had; afterwards everything goes on."""
-    sections = {"server": {"data": str(tmp_path)}}
-    inbox = Inbox()
-    async with serving(**sections) as penstock, Producer(penstock.addresses["namesrv"], "tests") as producer:
-        config = penstock.config
-        ports = {f"{name}_port": int(address.split(":")[1]) for name, address in penstock.addresses.items()}
-        await send(producer, 8)
-        one = consumer(penstock, "billing", inbox, settings=WAITS, timers=QUICK)
-        await one.start()
-        await inbox.until(8)
-    await until(lambda: "cannot be reached, it is tried again" in caplog.messages, "a try")
-    async with serving(config, server=ports) as penstock, Producer(penstock.addresses["namesrv"], "tests") as producer:
-        await send(producer, 8, first=8)
-        await inbox.until(16)
-        await one.close()
-    said = [line for line in caplog.messages if line == "execute the pull request exception"]
-    assert len(said) == 1
-    assert set(inbox.bodies) == {b"%d" % number for number in range(16)}

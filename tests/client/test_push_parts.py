@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.consumer.assigned import Assigned
-from penstock.client.consumer.episodes import Episodes
 from penstock.client.consumer.rebalance import change
 from penstock.client.consumer.reset import targets_in
 from penstock.client.consumer.settings import ConsumerSettings
 from penstock.client.consumer.start import start_offset
 from penstock.client.consumer.subscription import SQL92, TAG, subscription, tags_in
+from penstock.client.episodes import Episodes
 from penstock.client.positions import FIRST, LAST, since
 from penstock.client.routes import MessageQueue
 from penstock.wire.rocketmq.codes import RequestCode

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock import logs
-from penstock.client.errors import ClientError, NoRoute, Refused, TopicNotFound, Unreachable, refusal
+from penstock.client.errors import ClientError, NoBroker, NoRoute, Refused, TopicNotFound, Unreachable, refusal
 from penstock.client.link import Ext, Link, Links
 from penstock.client.routes import MASTER, BrokerData, MessageQueue, QueueData, Route, route_in
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -53,8 +53,9 @@ class Cluster:
             except ClientError as error:
                 failures.append(error)
                 self._at = (self._at + 1) % len(self._servers)
-        if len(failures) == 1:
-            raise failures[0]
+        answered = [error for error in failures if not isinstance(error, Unreachable)]
+        if len(failures) == 1 or answered:  # that one does not answer is known already: Links has said it
+            raise (answered or failures)[0]
         raise Unreachable(";".join(self._servers), "; ".join(str(error) for error in failures))
 
     async def fetch(self, topic: str) -> Route:
@@ -123,7 +124,7 @@ class Cluster:
         """Where a broker is: its master, or the slave with that number, or whichever there is."""
         known = self.brokers().get(broker)
         if known is None or not known.broker_addrs:
-            raise Unreachable(broker, "no name server knows this broker (any more)")
+            raise NoBroker(broker)
         return (
             known.broker_addrs.get(number) or known.broker_addrs.get(MASTER) or next(iter(known.broker_addrs.values()))
         )

@@ -24,6 +24,13 @@ class Unreachable(ClientError):
         self.address = address
 
 
+class NoBroker(Unreachable):
+    """The name servers know no broker of that name (any more)."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(broker, "no name server knows this broker (any more)")
+
+
 class Lost(Unreachable):
     """The connection ended before the answer came: whether it was done is not known."""
 

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock import logs
 from penstock.client.cluster import Cluster, name_servers
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError, NoRoute
 from penstock.client.identity import UniqueKeys
 from penstock.client.link import Dial, Link, Links
@@ -77,7 +78,7 @@ class Instance:
         self._members: list[Member] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._beating = asyncio.Lock()
-        self._silent: set[str] = set()  # brokers that the last heartbeat did not reach
+        self._troubles = Troubles(log)
         self._keys = UniqueKeys()
 
     def next_key(self) -> str:
@@ -129,7 +130,7 @@ class Instance:
         self._links.close()
 
     def repeat(self, what: Callable[[], Awaitable[object]], interval_ms: int, name: str) -> asyncio.Task[None]:
-        """Do something again and again; what goes wrong is logged, and tried again the next time."""
+        """Do something again and again; what goes wrong is logged, once, and tried again the next time."""
 
         async def run() -> None:
             while True:
@@ -137,9 +138,11 @@ class Instance:
                 try:
                     await what()
                 except ClientError as error:
-                    log.warning("not this time, it is tried again", what=name, error=str(error))
+                    self._troubles.met(run, "not this time, it is tried again", error, what=name)
                 except Exception:
                     log.exception("failed, it is tried again", what=name)
+                else:
+                    self._troubles.over(run, "it works again", what=name)
 
         return asyncio.ensure_future(run())
 
@@ -159,7 +162,7 @@ class Instance:
                 member.routes_changed()
 
     async def heartbeat(self) -> None:
-        """Tell every broker who is here: one message for all members. A broker that cannot be reached is said once."""
+        """Tell every broker who is here: one message for all members."""
         async with self._beating:
             consumers = [data for member in self._members if (data := member.consumer_data()) is not None]
             producers = [{"groupName": group} for group in sorted({m.producer_group for m in self._members} - {""})]
@@ -174,11 +177,9 @@ class Instance:
         try:
             await self.cluster.get(address, RequestCode.HEART_BEAT, {}, body)
         except ClientError as error:
-            if address not in self._silent:
-                self._silent.add(address)
-                log.warning("a heartbeat was not taken, it is tried again", address=address, error=str(error))
+            self._troubles.met(address, "a heartbeat was not taken, it is tried again", error, address=address)
         else:
-            self._silent.discard(address)
+            self._troubles.over(address, "heartbeats are taken again", address=address)
 
     def _addresses(self, slaves: bool) -> list[str]:
         """The brokers of the known routes; their slaves only matter to consumers."""

@@ -34,9 +34,10 @@ class Dial(Protocol):
 
 
 class Link(asyncio.BufferedProtocol):
-    def __init__(self, address: str, asked: Asked) -> None:
+    def __init__(self, address: str, asked: Asked, health: "Health") -> None:
         self.address = address
-        self._asked = asked
+        self._asked, self._health = asked, health
+        self._unheard = True
         self._loop = asyncio.get_running_loop()
         self._opaque = itertools.count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Frame], asyncio.TimerHandle]] = {}
@@ -64,6 +65,9 @@ class Link(asyncio.BufferedProtocol):
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
             self._transport.abort()
             return
+        if self._unheard and frames:
+            self._unheard = False
+            self._health.answered(self.address)
         for frame in frames:
             frame.body = memoryview(bytes(frame.body))  # the buffer is used again
             self._take(frame)
@@ -100,6 +104,8 @@ class Link(asyncio.BufferedProtocol):
         self.lost = True
         self._writable.set()
         waiting, self._waiting = self._waiting, {}
+        if waiting:  # one that nobody waits for may close: that is what brokers do with connections at rest
+            self._health.failed(self.address, str(error or "the connection was closed"))
         for future, timer in waiting.values():
             timer.cancel()
             if not future.done():
@@ -160,16 +166,48 @@ class Link(asyncio.BufferedProtocol):
             self._transport.close()
 
 
-class Links:
-    """The links of a client, one for each address. One that fails is not tried again before its time: each failure in a
-    row doubles the wait, and only the first of them is logged.
+class Health:
+    """Which addresses fail: nobody connects, or the connection ends while somebody waits for an answer. One that fails
+    is not tried again before its time: each failure in a row doubles the wait, and only the first of them is logged. It
+    is over with the first answer.
     """
+
+    def __init__(self) -> None:
+        self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when to try again (loop's time)
+        self._over = False
+
+    def failed(self, address: str, why: str) -> None:
+        if self._over:
+            return
+        count, _ = self._failures.get(address, (0, 0.0))
+        again = asyncio.get_running_loop().time() + min(0.1 * 2 ** min(count, 10), 30.0)
+        self._failures[address] = count + 1, again
+        if not count:
+            log.warning("cannot be reached, it is tried again", address=address, error=why)
+
+    def answered(self, address: str) -> None:
+        if self._failures.pop(address, None):
+            log.info("reached again", address=address)
+
+    def wait_s(self, address: str) -> float:
+        """How long it is not to be tried yet."""
+        if address not in self._failures:
+            return 0.0
+        return max(self._failures[address][1] - asyncio.get_running_loop().time(), 0.0)
+
+    def close(self) -> None:
+        """Whatever ends from now on was ended by us."""
+        self._over = True
+
+
+class Links:
+    """The links of a client, one for each address."""
 
     def __init__(self, asked: Asked, dial: Dial | None = None, connect_timeout_ms: int = 3_000) -> None:
         self._asked, self._dial, self._connect_timeout_ms = asked, dial, connect_timeout_ms
         self._links: dict[str, Link] = {}
         self._opening: dict[str, asyncio.Task[Link]] = {}
-        self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when to try again (loop's time)
+        self._health = Health()
         self._closed = False
 
     def ready(self, address: str) -> Link | None:
@@ -192,31 +230,24 @@ class Links:
 
     async def _open(self, address: str) -> Link:
         loop = asyncio.get_running_loop()
-        count, again = self._failures.get(address, (0, 0.0))
-        if loop.time() < again:
-            await asyncio.sleep(again - loop.time())
+        if wait_s := self._health.wait_s(address):
+            await asyncio.sleep(wait_s)
         try:
             host, _, port = address.rpartition(":")
             dial = self._dial or loop.create_connection
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, link = await dial(lambda: Link(address, self._asked), host.strip("[]"), int(port))
+                _, link = await dial(lambda: Link(address, self._asked, self._health), host.strip("[]"), int(port))
         except (OSError, TimeoutError, ValueError) as error:
-            self._failures[address] = count + 1, loop.time() + min(0.1 * 2**count, 30.0)
-            if not count:
-                log.warning("cannot be reached, it is tried again", address=address, error=str(error) or "too slow")
-            raise Unreachable(address, str(error) or f"no connection within {self._connect_timeout_ms} ms") from None
+            why = str(error) or f"no connection within {self._connect_timeout_ms} ms"
+            self._health.failed(address, why)
+            raise Unreachable(address, why) from None
         assert isinstance(link, Link)
-        if self._failures.pop(address, None):
-            log.info("reached again", address=address)
         self._links[address] = link
         return link
 
     def is_down(self, address: str) -> bool:
         """Whether it failed a moment ago and is not to be tried yet: who can go elsewhere should."""
-        if address not in self._failures:
-            return False
-        _, again = self._failures[address]
-        return asyncio.get_running_loop().time() < again
+        return self._health.wait_s(address) > 0
 
     def drop(self, address: str) -> None:
         """This address is not used any more."""
@@ -226,6 +257,7 @@ class Links:
 
     def close(self) -> None:
         self._closed = True
+        self._health.close()
         for task in self._opening.values():
             task.cancel()
         for address in list(self._links):

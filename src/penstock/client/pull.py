@@ -19,6 +19,7 @@ from typing import Self
 from penstock import logs
 from penstock.client import positions
 from penstock.client.allocate import Strategy
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError, Closed
 from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance, Timers
@@ -65,6 +66,7 @@ class PullConsumer:
         self._open = False
         self._committing: asyncio.Task[None] | None = None
         self._by_hand = False
+        self._troubles = Troubles(log)
         self._sharing = Sharing(self.instance, group, strategy, self._readers, self._let_go, self._take_shared)
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -176,11 +178,13 @@ class PullConsumer:
         found = await asyncio.gather(*map(self._start_of, queues), return_exceptions=True)
         for queue, offset in zip(queues, found, strict=True):
             if isinstance(offset, int):
+                self._troubles.over(queue, "a queue can be taken again", group=self.group, queue=str(queue))
                 self._take(queue, offset, wanted)
             elif not isinstance(offset, ClientError):
                 raise offset
             else:
-                log.warning("a queue cannot be taken now", group=self.group, queue=str(queue), error=str(offset))
+                told = "a queue cannot be taken now, it is tried again"
+                self._troubles.met(queue, told, offset, group=self.group, queue=str(queue))
         return all(isinstance(offset, int) for offset in found)
 
     async def _start_of(self, queue: MessageQueue) -> int:

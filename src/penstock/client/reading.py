@@ -13,6 +13,7 @@ import msgspec
 from penstock import logs
 from penstock.client.cluster import Cluster
 from penstock.client.consumer.subscription import ALL, tags_in
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError, Refused, TopicNotFound, refusal
 from penstock.client.message import Received, received
 from penstock.client.routes import MASTER, MessageQueue
@@ -135,7 +136,7 @@ class Reader:
         self._source, self._wanted, self._ready = source, wanted, ready
         self._next, self._broker_number = offset, MASTER
         self._buffer: deque[Received] = deque()
-        self._bytes, self._paused, self._troubled = 0, False, False
+        self._bytes, self._paused, self._troubles = 0, False, Troubles(log)
         self._may_pull = asyncio.Event()
         self._may_pull.set()
         self._task = asyncio.ensure_future(self._run())
@@ -209,18 +210,14 @@ class Reader:
 
     async def _wait_out(self, error: ClientError) -> None:
         """Said once, until a pull succeeds again."""
-        if not self._troubled:
-            self._troubled = True
-            log.warning("a queue cannot be read, it is tried again", queue=str(self.queue), error=str(error))
+        self._troubles.met(self, "a queue cannot be read, it is tried again", error, queue=str(self.queue))
         if isinstance(error, TopicNotFound):
             self._source.cluster.forget(self.queue.topic)
         self._broker_number = MASTER
         await asyncio.sleep(RETRY_MS / 1000)
 
     def _take_in(self, pulled: Pulled) -> None:
-        if self._troubled:
-            self._troubled = False
-            log.info("a queue can be read again", queue=str(self.queue))
+        self._troubles.over(self, "a queue can be read again", queue=str(self.queue))
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             log.warning("an offset was corrected", queue=str(self.queue), asked=self._next, to=pulled.next_offset)
             self._move(pulled.next_offset)

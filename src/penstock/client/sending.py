@@ -85,7 +85,7 @@ async def sent_to_some(sender: Sender, outgoing: Outgoing, to: Target) -> Sent:
             tries -= _reached(error)
             if tries <= 0 or not _may_help(error) or clock.monotonic_ms() >= until_ms:
                 raise
-            log.info("a send failed, it is tried again", queue=str(queue), error=str(error))
+            log.debug("a send failed, it is tried again", queue=str(queue), error=str(error))
             await _look_again(sender.instance, topic)
 
 

@@ -13,6 +13,7 @@ from penstock.client.allocate import Averagely, Strategy
 from penstock.client.consumer.rebalance import Shares, change
 from penstock.client.consumer.subscription import SQL92, Subscription, subscription
 from penstock.client.consumer.twins import Twins
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError
 from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance
@@ -49,6 +50,7 @@ class Sharing:
         self.subscriptions: dict[str, Subscription] = {}
         self._wake = asyncio.Event()
         self._changing = asyncio.Lock()
+        self._troubles = Troubles(log)
         self._task: asyncio.Task[None] | None = None
 
     # --- subscribing --------------------------------------------------------------------------------------------------
@@ -95,10 +97,12 @@ class Sharing:
                 whole = await self.round()
             except ClientError as error:
                 whole = False
-                log.warning("no rebalance this time, it is tried again", group=self._group, error=str(error))
+                self._troubles.met(self, "no rebalance this time, it is tried again", error, group=self._group)
             except Exception:
                 whole = False
                 log.exception("a rebalance failed, it is tried again", group=self._group)
+            else:
+                self._troubles.over(self, "rebalanced again", group=self._group)
 
     async def round(self) -> bool:
         """One rebalance. False when something could not be told or taken, and another round is worth it soon."""

@@ -20,6 +20,7 @@ from penstock.client.consumer.rebalance import Shares, change
 from penstock.client.consumer.settings import ConsumerSettings
 from penstock.client.consumer.start import start_offset
 from penstock.client.consumer.subscription import Subscription
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError
 from penstock.client.instance import Instance
 from penstock.client.positions import StartAt
@@ -45,6 +46,7 @@ class Holding:
         self._settings, self._shares, self._offsets, self._start = settings, shares, offsets, start
         self._locks = locks
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}  # locked queues whose last message is being handled
+        self._troubles = Troubles(log)
         self.owned: dict[MessageQueue, Assigned] = {}
         self.changing = asyncio.Lock()
         self.pulls: Pulls
@@ -97,11 +99,15 @@ class Holding:
         if topic not in self._subscriptions:
             return []
         try:
-            return await self._shares.of(topic)
+            share = await self._shares.of(topic)
         except ClientError as error:
-            log.warning("no rebalance this time, it is tried again", topic=topic, group=self._group, error=str(error))
+            told = "no rebalance this time, it is tried again"
+            self._troubles.met(topic, told, error, topic=topic, group=self._group)
         except Exception:  # a strategy may be the application's own
             log.exception("a rebalance failed, it is tried again", topic=topic, group=self._group)
+        else:
+            self._troubles.over(topic, "a topic is rebalanced again", topic=topic, group=self._group)
+            return share
         return None
 
     def _moved_on(self, topic: str, dropped: list[MessageQueue], taken: list[Assigned]) -> None:
@@ -134,8 +140,10 @@ class Holding:
             if offset is None:
                 offset = await start_offset(self._instance.cluster, queue, self._start)
         except (ClientError, ValueError, KeyError) as error:
-            log.warning("a queue cannot be taken now", group=self._group, queue=str(queue), error=str(error))
+            told = "a queue cannot be taken now, it is tried again"
+            self._troubles.met(queue, told, error, group=self._group, queue=str(queue))
             return None
+        self._troubles.over(queue, "a queue can be taken again", group=self._group, queue=str(queue))
         self._offsets.update(queue, offset)
         assigned = self.owned[queue] = Assigned(queue, offset, self._settings, self._locks is not None)
         assigned.locked_ms = self._instance.clock.monotonic_ms()

@@ -9,6 +9,7 @@ from collections.abc import Collection
 import msgspec
 
 from penstock import logs
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError
 from penstock.client.instance import Instance
 from penstock.client.routes import MessageQueue
@@ -24,7 +25,7 @@ class _Locked(msgspec.Struct):
 
 class Locks:
     def __init__(self, instance: Instance, group: str) -> None:
-        self._instance, self._group = instance, group
+        self._instance, self._group, self._troubles = instance, group, Troubles(log)
 
     async def lock(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
         """Those that were granted. A broker that cannot be asked grants nothing."""
@@ -37,8 +38,10 @@ class Locks:
             answer = await self._ask(RequestCode.LOCK_BATCH_MQ, broker, queues)
             found = msgspec.json.decode(answer, type=_Locked)
         except (ClientError, msgspec.DecodeError) as error:
-            log.warning("queues could not be locked", group=self._group, broker=broker, error=str(error))
+            told = "queues could not be locked, it is tried again"
+            self._troubles.met(broker, told, error, group=self._group, broker=broker)
             return None
+        self._troubles.over(broker, "queues can be locked again", group=self._group, broker=broker)
         return {MessageQueue(name.topic, name.broker_name, name.queue_id) for name in found.lockOKMQSet}
 
     async def renew(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, bool]:

@@ -4,7 +4,8 @@
     19, 20          nothing (that is wanted): the next pull goes on where the broker says
     21 moved        the offset is outside the queue: taken out of hand, and taken up again where the broker says
     25 not latest   the broker has not heard of our version yet: 3 s, or until the members have changed
-    other           said in full, once per episode, and tried again with longer and longer waits
+    other           said in full, once per episode, and tried again with longer and longer waits (that a broker is gone
+                    has been said already)
 
 Nothing here ends a loop but 21 and being dropped. Pulls of retry topics fail silently.
 """
@@ -15,10 +16,10 @@ from contextlib import suppress
 
 from penstock import logs
 from penstock.client.consumer.assigned import Assigned
-from penstock.client.consumer.episodes import Episodes
 from penstock.client.consumer.handling import Work
 from penstock.client.consumer.settings import RETRY_PREFIX, ConsumerSettings
 from penstock.client.consumer.subscription import Subscription
+from penstock.client.episodes import Episodes, Key, is_outage
 from penstock.client.errors import ClientError, GroupNotFound, Refused, SubscriptionNotLatest, Unreachable, refusal
 from penstock.client.instance import Instance
 from penstock.client.routes import MASTER
@@ -34,6 +35,7 @@ _BUSY_WAIT_MS = 20  # code 215: the broker waits for us to read
 _SPIN_MS, _SPIN_WAIT_MS = 5, 100  # an empty answer that came sooner: this broker does not hold pulls
 
 _NOT_LATEST = "consumer:{group} execute the pull request, code:{code}, message:{text}, (might be ok if at rebalancing)"
+_FORGOTTEN = "forgotten"  # by a broker that was started again: our heartbeat mends it, and only if not it is said
 Moved = Callable[[Assigned, int], None]
 
 
@@ -165,9 +167,14 @@ class Pulls:
     # --- failing ------------------------------------------------------------------------------------------------------
 
     async def _failed(self, assigned: Assigned, error: Exception, failures: int) -> None:
-        key = _key(assigned, error)
+        key = _key(assigned, error, before=self._episodes.of(assigned.queue))
         begins = self._episodes.enter(key, assigned.queue)
-        if begins and not assigned.queue.topic.startswith(RETRY_PREFIX):
+        if (
+            begins
+            and key[0] != _FORGOTTEN
+            and not is_outage(error)
+            and not assigned.queue.topic.startswith(RETRY_PREFIX)
+        ):
             self._say(assigned, error)
         if begins and isinstance(error, SubscriptionNotLatest | GroupNotFound):
             with suppress(ClientError):
@@ -194,8 +201,12 @@ class Pulls:
             pass
 
 
-def _key(assigned: Assigned, error: Exception) -> tuple[str, ...]:
-    """What makes two failures the same trouble: a broker that is gone is one for all its queues."""
+def _key(assigned: Assigned, error: Exception, before: Key) -> Key:
+    """What makes two failures the same trouble: a broker that is gone is one for all its queues. `before`: the trouble
+    that the queue is in already.
+    """
+    if isinstance(error, GroupNotFound) and before[:1] not in ((_FORGOTTEN,), (GroupNotFound.__name__,)):
+        return _FORGOTTEN, assigned.queue.broker
     if isinstance(error, Refused):
         return type(error).__name__, str(error.code), assigned.queue.topic
     if isinstance(error, Unreachable):

@@ -9,6 +9,7 @@ import random
 from penstock import logs
 from penstock.client.cluster import Cluster
 from penstock.client.consumer.settings import RETRY_PREFIX
+from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError, NoRoute, refusal
 from penstock.client.message import ORIGIN_ID, RETRY_TOPIC
 from penstock.client.routes import MessageQueue
@@ -32,6 +33,7 @@ class SendBack:
     def __init__(self, cluster: Cluster, clock: Clock, group: str, reconsume_max: int) -> None:
         self._cluster, self._clock, self._group = cluster, clock, group
         self.reconsume_max = reconsume_max
+        self._troubles = Troubles(log)
 
     async def back(self, message: Message, queue: MessageQueue, delay_level: int) -> bool:
         """Whether it will come again, from the broker."""
@@ -67,8 +69,10 @@ class SendBack:
             if answer.code not in STORED:
                 raise refusal(answer, address)
         except ClientError as error:
-            log.warning("a message could not be sent to its retry topic", queue=str(queue), error=str(error))
+            told = "messages cannot be sent to their retry topic, it is tried again"
+            self._troubles.met(queue.broker, told, error, queue=str(queue))
             return False
+        self._troubles.over(queue.broker, "messages can be sent to their retry topic again", queue=str(queue))
         return True
 
     async def _target(self, queue: MessageQueue) -> MessageQueue:
