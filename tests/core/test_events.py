@@ -15,7 +15,14 @@ from penstock.wire.plain import plain, plain_run
 
 KINDS = sorted(Event.__subclasses__(), key=lambda kind: kind.__name__)
 DOCUMENTATION = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
-TYPES = {int: "integer", str: "text", bool: "boolean", dict[str, str]: "object of texts", list[str]: "list of texts"}
+TYPES = {
+    int: "integer",
+    str: "text",
+    bool: "boolean",
+    dict[str, str]: "object of texts",
+    list[str]: "list of texts",
+    list[int]: "list of integers",
+}
 
 
 def gone(topic: str) -> Event:
@@ -171,7 +178,7 @@ async def test_a_start_does_not_tell_of_what_was_published_before(street, clock)
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_an_event_can_be_read_back_from_its_json(kind):
-    examples = {int: 7, str: "text", bool: True, dict[str, str]: {"a": "b"}, list[str]: ["a", "b"]}
+    examples = {int: 7, str: "text", bool: True, dict[str, str]: {"a": "b"}, list[str]: ["a", "b"], list[int]: [1, 2]}
     event = kind(**{field.name: examples[field.type] for field in msgspec.structs.fields(kind)})
     data = msgspec.json.encode(event)
     assert msgspec.json.decode(data)["kind"] == kind.__name__

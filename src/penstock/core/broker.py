@@ -23,6 +23,7 @@ from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
 from penstock.core.offsets import Offsets
 from penstock.core.publish import Publisher
+from penstock.core.readers import Readers
 from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
 from penstock.core.staging import Staging
@@ -30,6 +31,7 @@ from penstock.core.topics import Topics, TopicSettings
 from penstock.core.traffic import Traffic
 from penstock.core.vitals import Physician
 from penstock.core.waits import Waits
+from penstock.core.watch import Watch
 from penstock.errors import DiskFull, PenstockError, StoreError
 from penstock.model import Durability, Entry
 from penstock.store.files import LocalDisk
@@ -68,6 +70,8 @@ class Broker:
         self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)
         self.traffic = Traffic(clock, settings.counters_max)
         self.minutes = Minutes(store, self.topics, self.traffic, clock, self.bus, settings.counters_max)
+        self.readers = Readers(self.groups)
+        self.watch = Watch(self.fetcher, self.topics, self.groups, self.offsets, self.readers, clock, self.bus)
         self._chores: asyncio.Task[None] | None = None
         self._retained_ms = clock.monotonic_ms()
         self._state = "starting"
@@ -158,6 +162,7 @@ class Broker:
             self.staging.expire,
             self.groups.expire,
             self.minutes.tick,
+            self.watch.tick,
             self._retain,
         )
         while True:

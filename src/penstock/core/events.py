@@ -121,6 +121,20 @@ class GroupMinute(Event):
     sent_back: int  # messages that it could not do with
 
 
+class LagMinute(Event):
+    """How far a group is behind on a topic, and who reads its queues."""
+
+    group: str
+    topic: str
+    members: int  # connections in the group
+    lag: int  # messages, of all queues
+    produced: int  # since the last look
+    consumed: int  # since the last look; negative when offsets went back
+    over_ms: int  # since the last look; 0: this is the first
+    unread: list[int]  # queues with messages that nobody asks for
+    read_twice: list[int]  # queues that more than one connection reads
+
+
 class MemberJoined(Event):
     group: str
     client_id: str
@@ -130,7 +144,9 @@ class MemberJoined(Event):
 
 
 class MemberDoubled(Event):
-    """Two connections with one ClientID: both take the same share of the queues, another share has no reader."""
+    """Two connections with one ClientID: both take the same share of the queues, another share has no reader. Told when
+    it begins and every minute while it lasts.
+    """
 
     group: str
     client_id: str
@@ -183,6 +199,26 @@ class PullRefused(Event):
     known_version: int
 
 
+class RefusalsOver(Event):
+    """A member whose pulls were refused is served again."""
+
+    group: str
+    client_id: str
+    topic: str
+    since_ms: int  # the first refusal
+    refusals: int
+
+
+class RebalanceSeen(Event):
+    """A member owns other queues than before: it took a new version of a subscription that asks for the same."""
+
+    group: str
+    client_id: str
+    topic: str
+    version_before: int
+    version: int
+
+
 class OffsetMoved(Event):
     """A pull asked for an offset outside the queue and was corrected."""
 
@@ -201,6 +237,7 @@ class ResetAsked(Event):
     topic: str
     broadcast: bool
     targets: dict[str, str]  # offset by queue
+    before: dict[str, str] = {}  # offset by queue, where there was one
 
 
 class ResetTold(Event):

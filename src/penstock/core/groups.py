@@ -9,6 +9,7 @@ sender has moved on to other queues, and somebody else may still read them. Ever
 which versions.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -22,6 +23,8 @@ from penstock.core.events import (
     MemberJoined,
     MemberLeft,
     PullRefused,
+    RebalanceSeen,
+    RefusalsOver,
     SubscriptionChanged,
 )
 from penstock.core.group_settings import GroupsSettings
@@ -60,6 +63,7 @@ class Member(msgspec.Struct):
     version: int
     seen_ms: int
     joined_ms: int
+    versions: dict[str, int] = {}  # of its subscriptions, by topic, as its last heartbeat had them
 
 
 class Refusals(msgspec.Struct):
@@ -103,8 +107,10 @@ class Group(msgspec.Struct):
 
     @property
     def doubled(self) -> list[str]:
-        ids = self.client_ids
-        return sorted({client_id for client_id in ids if ids.count(client_id) > 1})
+        return sorted(client_id for client_id, count in Counter(self.client_ids).items() if count > 1)
+
+    def addresses(self, client_id: str) -> list[str]:
+        return [line.address for line, member in self.members.items() if member.client_id == client_id]
 
 
 class Groups:
@@ -129,6 +135,7 @@ class Groups:
             group = self._groups[beat.group] = Group(beat.group)
         group.broadcast, group.consume_type, group.consume_from = beat.broadcast, beat.consume_type, beat.consume_from
         joined = self._seen(group, line, beat, now_ms)
+        self._tell_rebalances(group, group.members[line], beat, now_ms)
         changed = self._subscribed(group, beat, now_ms)
         if joined or changed:
             self._notify(group)
@@ -138,7 +145,7 @@ class Groups:
         if member is not None:
             member.seen_ms, member.client_id, member.version = now_ms, beat.client_id, beat.client_version
             return False
-        twins = [other.address for other, known in group.members.items() if known.client_id == beat.client_id]
+        twins = group.addresses(beat.client_id)
         group.members[line] = Member(beat.client_id, beat.language, beat.client_version, now_ms, now_ms)
         self._of_line.setdefault(line, set()).add(group.name)
         name, client_id = group.name, beat.client_id
@@ -156,6 +163,32 @@ class Groups:
             addresses = [*twins, line.address]
             self._bus.emit(MemberDoubled(at_ms=now_ms, group=name, client_id=client_id, addresses=addresses))
         return True
+
+    def tell_doubled(self) -> None:
+        """ClientIDs that are still there more than once."""
+        now_ms = self._clock.now_ms()
+        for group in self._groups.values():
+            for client_id in group.doubled:
+                addresses = group.addresses(client_id)
+                self._bus.emit(MemberDoubled(at_ms=now_ms, group=group.name, client_id=client_id, addresses=addresses))
+
+    def _tell_rebalances(self, group: Group, member: Member, beat: Heartbeat, now_ms: int) -> None:
+        """Newer versions of what the member subscribed to before; one that asks for something else is no rebalance."""
+        before = member.versions
+        for new in beat.subscriptions:
+            old, known = before.get(new.topic), group.subscriptions.get(new.topic)
+            if old is not None and old < new.version and known is not None and known.means == new.means:
+                self._bus.emit(
+                    RebalanceSeen(
+                        at_ms=now_ms,
+                        group=group.name,
+                        client_id=beat.client_id,
+                        topic=new.topic,
+                        version_before=old,
+                        version=new.version,
+                    )
+                )
+        member.versions = {new.topic: new.version for new in beat.subscriptions}
 
     def _subscribed(self, group: Group, beat: Heartbeat, now_ms: int) -> bool:
         """The newest version of each topic counts. A newer version alone is no change; other topics are."""
@@ -192,6 +225,8 @@ class Groups:
         self._of_line.get(line, set()).discard(name)
         if group is None or member is None:
             return
+        for key in [key for key in group.refusals if key[0] == member.client_id]:
+            del group.refusals[key]
         now_ms = self._clock.now_ms()
         left = MemberLeft(at_ms=now_ms, group=name, client_id=member.client_id, why=why, members=len(group.members))
         self._bus.emit(left)
@@ -243,8 +278,22 @@ class Groups:
         if known.version < version:
             self._refused(group, client_id, topic, version, known.version)
             raise SubscriptionNotLatest(name, topic, version, known.version)
-        group.refusals.pop((client_id, topic), None)
+        over = group.refusals.pop((client_id, topic), None)
+        if over is not None:
+            self._tell_over(name, over)
         return known
+
+    def _tell_over(self, name: str, over: Refusals) -> None:
+        self._bus.emit(
+            RefusalsOver(
+                at_ms=self._clock.now_ms(),
+                group=name,
+                client_id=over.client_id,
+                topic=over.topic,
+                since_ms=over.first_ms,
+                refusals=over.count,
+            )
+        )
 
     def _refused(self, group: Group, client_id: str, topic: str, version: int, known: int) -> None:
         now_ms = self._clock.now_ms()

@@ -39,6 +39,10 @@ class Offsets:
         """Whether the group has an offset anywhere."""
         return any(name == group for name, _ in self._offsets)
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """Groups and topics that have an offset."""
+        return list(self._offsets)
+
     def all_groups(self) -> list[str]:
         return sorted({group for group, _ in self._offsets})
 

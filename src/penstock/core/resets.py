@@ -70,7 +70,11 @@ class Resets:
             raise GroupNotExist(name, topic)
         now_ms = self._clock.now_ms()
         status = self._status[name, topic] = self._begun(name, topic, targets, broadcast, now_ms)
-        self._bus.emit(ResetAsked(at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets)))
+        before = _texts({queue: known[queue] for queue in targets if queue in known})
+        asked = ResetAsked(
+            at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets), before=before
+        )
+        self._bus.emit(asked)
         for queue, offset in targets.items():
             if not broadcast:
                 self._of_group[name, topic, queue] = offset

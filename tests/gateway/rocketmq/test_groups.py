@@ -74,6 +74,42 @@ async def test_s08_an_operator_sees_who_is_behind(client, orders, penstock):
     assert not penstock.server.broker.groups.find(GROUP).refusals  # it healed by itself
 
 
+async def test_s08_when_it_is_over_it_is_told_how_long_it_was(client, orders, told):
+    await client.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert [await pulled(client, 0, 2) for _ in range(2)] == [25, 25]
+    await client.heartbeat(GROUP, "a", 2, {"orders": "*"})
+    assert [await pulled(client, 0, 2) for _ in range(2)] == [0, 0]
+    (over,) = of(events.RefusalsOver, told)
+    first = of(events.PullRefused, told)[0]
+    assert (over.client_id, over.topic, over.refusals, over.since_ms) == ("a", "orders", 2, first.at_ms)
+
+
+async def test_s10_a_rebalance_is_seen_by_the_version_that_a_member_takes_anew(connect, orders, told):
+    a, b = await connect(), await connect()
+    await a.heartbeat(GROUP, "a", 5, {"orders": "*"})
+    await b.heartbeat(GROUP, "b", 9, {"orders": "*"})
+    await a.heartbeat(GROUP, "a", 5, {"orders": "*"})
+    assert not of(events.RebalanceSeen, told)  # nobody has changed its own version
+    await a.heartbeat(GROUP, "a", 7, {"orders": "*"})  # older than the newest of the group
+    await a.heartbeat(GROUP, "a", 11, {"orders": "red"})  # that asks for something else
+    seen = of(events.RebalanceSeen, told)
+    assert [(event.client_id, event.topic, event.version_before, event.version) for event in seen] == [
+        ("a", "orders", 5, 7)
+    ]
+
+
+async def test_s17_a_member_is_seen_at_the_queues_it_pulls_and_those_it_commits(connect, orders, penstock):
+    a, stranger = await connect(), await connect()
+    await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    await pulled(a, 0, 1)
+    commit = {"consumerGroup": GROUP, "topic": "orders", "queueId": 1, "commitOffset": 1}
+    await a.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    await stranger.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**commit, "queueId": 2})
+    await a.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**commit, "queueId": 999})
+    seen = penstock.server.broker.readers
+    assert [queue for queue in range(1000) if seen.of(GROUP, "orders", queue).anybody] == [0, 1]
+
+
 async def test_s09_another_subscription_is_not_a_newer_version(client, orders, told):
     await client.heartbeat(GROUP, "a", 1, {"orders": "red"})
     told.clear()

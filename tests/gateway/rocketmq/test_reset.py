@@ -60,9 +60,11 @@ async def test_s18_without_force_never_forwards(client, orders):
     assert targets(await reset(client, timestamp=0, force=False)) == {0: 0, 1: 0, 2: 0, 3: 0}
 
 
-async def test_s18_by_force_to_the_time(client, orders):
+async def test_s18_by_force_to_the_time(client, orders, told):
     await commit(client, 0, 3)
     assert targets(await reset(client, timestamp=LATER)) == {0: 10, 1: 10, 2: 0, 3: 0}
+    (asked,) = [event for event in told if isinstance(event, events.ResetAsked)]
+    assert (asked.targets["0"], asked.before) == ("10", {"0": "3"})
 
 
 async def test_s19_a_group_without_any_offset_is_refused_and_nothing_changes(client, orders, told):

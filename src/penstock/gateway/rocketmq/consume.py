@@ -17,6 +17,7 @@ from penstock.core.events import Bus, OffsetMoved
 from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, narrowed
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
+from penstock.core.readers import Readers
 from penstock.core.resets import Resets
 from penstock.core.topics import READ, Topic, Topics
 from penstock.core.traffic import Traffic
@@ -49,10 +50,11 @@ class Consume:
         bus: Bus,
         rules: GroupRules,
         traffic: Traffic,
+        readers: Readers,
     ) -> None:
         self._topics, self._fetcher, self._waits = topics, fetcher, waits
         self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
-        self._rules, self._traffic = rules, traffic
+        self._rules, self._traffic, self._readers = rules, traffic, readers
         self._reading: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -69,8 +71,9 @@ class Consume:
         if not 0 <= asked.queueId < topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.read_queues - 1} to read, not {asked.queueId}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
-        filtered = self._wanted(asked, connection)
         group, name, queue = asked.consumerGroup, asked.topic, asked.queueId
+        self._readers.at(group, name, queue, connection)
+        filtered = self._wanted(asked, connection)
         if asked.sysFlag & PullFlag.COMMIT and self._resets.counts(group, name, queue, asked.commitOffset):
             self._offsets.commit(group, name, queue, asked.commitOffset)
         target = self._resets.pulled(connection, group, name, queue, asked.queueOffset)

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.fetch import Bounds, Fetcher
 from penstock.core.offsets import Offsets
+from penstock.core.readers import Readers
 from penstock.core.resets import Resets
 from penstock.core.topics import Topics
 from penstock.gateway.rocketmq.connection import Connection
@@ -31,9 +32,11 @@ class _At(msgspec.Struct):
 
 
 class Positions:
-    def __init__(self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets, rules: GroupRules) -> None:
+    def __init__(
+        self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets, rules: GroupRules, readers: Readers
+    ) -> None:
         self._topics, self._fetcher, self._offsets, self._resets = topics, fetcher, offsets, resets
-        self._rules = rules
+        self._rules, self._readers = rules, readers
 
     def routes(self) -> Routes:
         return {
@@ -69,6 +72,9 @@ class Positions:
         self._rules.of(asked.consumerGroup)  # raises when there is no such group
         if self._resets.counts(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset):
             self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
+        topic = self._topics.find(asked.topic)
+        if topic is not None and 0 <= asked.queueId < topic.queue_count:
+            self._readers.at(asked.consumerGroup, asked.topic, asked.queueId, connection)
         connection.reply(frame, ResponseCode.SUCCESS)
 
     def _bounds(self, asked: _At) -> Bounds:
