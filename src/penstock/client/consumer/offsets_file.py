@@ -21,7 +21,7 @@ Invariants:
   a lock that holds between processes.
 - A file that cannot be read never becomes the .bak.
 
-Syncing takes a while: call it from a thread where that matters.
+Syncing takes a while: `offsets.FileOffsets` calls it in a thread.
 """
 
 import contextlib
