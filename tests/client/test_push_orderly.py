@@ -139,8 +139,8 @@ async def test_a_lock_that_is_lost_ends_the_consumption_of_its_queue(penstock, p
     async with orderly(penstock, inbox, settings=settings) as one:
         await until(lambda: sum(committed(penstock, "billing").values()) == 8, "the commit")
         queues = {queue for queue in one.owned if queue.topic == "orders"}
-        await Locks(one.instance, "billing").unlock(queues)
-        assert await stranger.lock(queues) == queues
+        while await stranger.lock(queues) != queues:  # its owner may renew its locks in between
+            await Locks(one.instance, "billing").unlock(queues)
         await until(lambda: owned(one) == [], "letting go")
         await send(producer, 8, first=8)
         await stranger.unlock(queues)
