@@ -11,13 +11,14 @@ SECONDS ?=
 TESTS  ?=
 ARGS   ?=
 UV     := uv==0.13.7
+PROTOC := grpcio-tools==1.71.2
 
 # The first Python on the path that is new enough; name another with `make setup PYTHON=...`.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client lint format crash fuzz simulate lock clean
+.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client lint format crash fuzz simulate lock proto clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,11 @@ lock: ## resolve pyproject.toml into constraints.txt anew (needs the network)
 	@mv .lock/constraints.txt constraints.txt
 	@grep -c '==' constraints.txt | sed 's/$$/ packages in constraints.txt/'
 
+# The compiler is older than the library on purpose: what it makes works with every protobuf from 5.29 on.
+proto: ## make commands_pb2.py and .pyi anew from src/penstock/wire/pulsar/commands.proto (needs the network the first time)
+	@[ -x .proto/bin/python ] || { "$(PYTHON)" -m venv .proto && .proto/bin/pip install --quiet "$(PROTOC)" "setuptools<80"; }
+	@.proto/bin/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/penstock/wire/pulsar/commands.proto
+
 simulate: $(STAMP) ## a broker and groups of clients on virtual time and a virtual network: make simulate SEEDS=5000
 	@$(PY) -m tests.simulation --seeds $(SEEDS)
 
@@ -95,5 +101,5 @@ fuzz: $(STAMP) ## feed the decoders mutated input: make fuzz RUNS=1000000; guide
 	@$(PY) -m tests.fuzz $(TARGET) $(if $(SECONDS),--atheris $(SECONDS),--runs $(RUNS))
 
 clean: ## everything that make made, except ./data
-	rm -rf $(VENV) .lock build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .lock .proto build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

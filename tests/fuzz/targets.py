@@ -4,32 +4,25 @@ A decoder may refuse with the one error that it names; any other exception is a 
 fit the input. The targets run under the driver here (`python -m tests.fuzz`), and under atheris where that is there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+from tests.fuzz import pulsar
+from tests.fuzz.checks import check, piecemeal
 
 from penstock.errors import StoreError
-from penstock.gateway.rocketmq.inbox import Inbox, Reception
+from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, parts_in, run_of
-from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, FrameError, decoded, frames_in, pack
+from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, decoded, frames_in, pack
 from penstock.wire.rocketmq.record import Record, messages_in
 from penstock.wire.rocketmq.requests import request_in
 from penstock.wire.rocketmq.sql92 import SqlError, compiled
 
 Target = Callable[[bytes], None]
 
-HELD_BYTES_MAX = 1 << 20
 MODEL = Record(queue=1, length=0, topic=b"orders", born_host=bytes(8), store_host=bytes(8))
 SHARED = b"CLUSTER\x01DefaultCluster\x02"
 SAMPLES = ({}, {"a": "1", "b": "text", "TAGS": "red"}, {"a": "-1.5e300", "b": "", "c": "true", "$_x": "9" * 400})
-
-
-class Find(AssertionError):
-    """A decoder has answered wrongly."""
-
-
-def check(holds: bool, what: str) -> None:
-    if not holds:
-        raise Find(what)
 
 
 def frame(data: bytes) -> None:
@@ -41,20 +34,12 @@ def frame(data: bytes) -> None:
     check(used <= len(data), "more was used than there is")
     check(sum(8 + len(each.body) for each in frames) <= used, "bodies are longer than what was used")
     whole = [(each.code, each.opaque, bytes(each.body)) for each in frames]
-    check(list(_piecemeal(data)) == whole, "cut into pieces it is something else")
+    check(list(piecemeal(data, _read)) == whole, "cut into pieces it is something else")
 
 
-def _piecemeal(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    inbox, at, step = Inbox(Reception(HELD_BYTES_MAX)), 0, 1 + len(data) // 7
-    while at < len(data):
-        buffer = inbox.buffer()
-        part = data[at : at + min(step, len(buffer))]
-        buffer[: len(part)] = part
-        view, end = inbox.filled(len(part))
-        frames, used = frames_in(view, end, request_in)
-        yield from ((each.code, each.opaque, bytes(each.body)) for each in frames)
-        inbox.keep(view, used, end)
-        at += len(part)
+def _read(view: memoryview, end: int) -> tuple[list[tuple[int, int, bytes]], int]:
+    frames, used = frames_in(view, end, request_in)
+    return [(each.code, each.opaque, bytes(each.body)) for each in frames], used
 
 
 def json_header(data: bytes) -> None:
@@ -146,4 +131,5 @@ TARGETS: dict[str, Target] = {
     "batch": batch,
     "record": record,
     "sql": sql,
+    **pulsar.TARGETS,
 }

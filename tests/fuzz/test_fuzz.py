@@ -4,8 +4,9 @@ import os
 import secrets
 
 import pytest
+from tests.fuzz.checks import Find
 from tests.fuzz.driver import CORPUS, corpus, inputs, run
-from tests.fuzz.targets import TARGETS, Find
+from tests.fuzz.targets import TARGETS
 
 RUNS = int(os.environ.get("PENSTOCK_FUZZ_RUNS", "1500"))
 SEED = int(os.environ.get("PENSTOCK_FUZZ_SEED", str(secrets.randbelow(1 << 32))))

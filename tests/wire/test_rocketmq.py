@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StoreError
+from penstock.wire.framing import FrameError, missing_bytes
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, parts_in, run_of
 from penstock.wire.rocketmq.codes import SysFlag
@@ -17,9 +18,7 @@ from penstock.wire.rocketmq.frame import (
     FRAME_BYTES_MAX,
     JSON,
     Frame,
-    FrameError,
     frames_in,
-    missing_bytes,
     pack,
 )
 from penstock.wire.rocketmq.record import (

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from penstock import logs
 from penstock.client.errors import Closed, Lost, TimedOut, Unreachable
+from penstock.wire.framing import FrameError, missing_bytes
 from penstock.wire.rocketmq.codes import Flag
-from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack
+from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
 
 log = logs.get(__name__)
 

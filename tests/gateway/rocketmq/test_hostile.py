@@ -15,11 +15,12 @@ import pytest
 from tests.gateway.rocketmq.conftest import Client
 
 from penstock.core.topics import TopicSettings
+from penstock.gateway.inbox import ASIDE_BYTES_MAX, SHARED_BYTES, Inbox, Reception
 from penstock.gateway.rocketmq.connection import WAITING_BYTES_MAX
-from penstock.gateway.rocketmq.inbox import ASIDE_BYTES_MAX, SHARED_BYTES, Inbox, Reception
 from penstock.testing.server import Running, serving
+from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
-from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, FrameError, frames_in, pack
+from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, frames_in, pack
 
 MIB = 1 << 20
 IDLE = 10_000
@@ -163,7 +164,7 @@ async def test_a_half_request_and_then_nothing_holds_up_nobody(connect, penstock
 
 @pytest.mark.parametrize("claimed", [FRAME_BYTES_MAX, 100_000])
 def test_a_buffer_grows_with_what_has_come_and_not_with_what_is_claimed(claimed):
-    reception = Reception(64 * MIB)
+    reception = Reception(64 * MIB, "receive_bytes_max")
     inbox, came = Inbox(reception), 0
     data = struct.pack(">II", claimed, 50) + bytes(claimed - 4)
     while came < len(data) - 1:
@@ -180,7 +181,7 @@ def test_a_buffer_grows_with_what_has_come_and_not_with_what_is_claimed(claimed)
 
 
 def test_all_of_them_together_have_a_bound():
-    reception = Reception(10 * MIB)
+    reception = Reception(10 * MIB, "receive_bytes_max")
     inboxes = [Inbox(reception) for _ in range(200)]
     with pytest.raises(FrameError, match="receive_bytes_max"):
         begin_large_frames(inboxes)
@@ -204,7 +205,7 @@ def test_however_frames_are_cut_they_come_whole(step):
     if step == 1:
         bodies = [body[:300] for body in bodies]
     data = b"".join(request(number, body) for number, body in enumerate(bodies))
-    inbox, found, at = Inbox(Reception(MIB)), [], 0
+    inbox, found, at = Inbox(Reception(MIB, "receive_bytes_max")), [], 0
     while at < len(data):
         buffer = inbox.buffer()
         part = data[at : at + min(step, len(buffer))]

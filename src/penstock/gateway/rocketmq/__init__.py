@@ -2,7 +2,6 @@
 collide.
 
     connection.py  one socket: frames in, answers out, everything of one read at once
-    inbox.py       the buffer that all of them read into
     routes.py      which code does what, and which action that needs; errors to codes
     names.py       what a name server is asked: routes, clusters, topic lists
     produce.py     sends, single and batched
@@ -25,13 +24,13 @@ from penstock.core.broker import Broker
 from penstock.core.keys import KeyIndex
 from penstock.core.topics import TopicSettings
 from penstock.gateway.guests import Gateway, Guests
+from penstock.gateway.inbox import Reception
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
 from penstock.gateway.rocketmq.figures import Figures
 from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
-from penstock.gateway.rocketmq.inbox import Reception
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.moved import MovedEvents
@@ -95,5 +94,6 @@ def rocketmq_router(
 
 
 def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:
-    guests, reception = Guests(config.connections_max), Reception(config.receive_bytes_max)
+    guests = Guests(config.connections_max)
+    reception = Reception(config.receive_bytes_max, "rocketmq.receive_bytes_max")
     return Gateway(lambda: Connection(router, guests, reception, config.idle_timeout_ms), guests)

@@ -14,9 +14,10 @@ from typing import Protocol
 from penstock import logs
 from penstock.core.waits import Wait
 from penstock.gateway.guests import Guests
-from penstock.gateway.rocketmq.inbox import Inbox, Reception
+from penstock.gateway.inbox import Inbox, Reception
+from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag, RequestCode
-from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, pack, pack_head
+from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack, pack_head
 from penstock.wire.rocketmq.requests import request_in
 
 log = logs.get(__name__)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
@@ -24,10 +25,6 @@ _BINARY = struct.Struct(">HBHii")  # code, language, version, opaque, flag
 
 LANGUAGES = ("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST")
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
-
-
-class FrameError(Exception):
-    """The framing is lost: what follows cannot be understood."""
 
 
 class Frame(msgspec.Struct, gc=False):
@@ -87,14 +84,6 @@ def frames_in(view: memoryview, end: int, decode: Decode | None = None) -> tuple
         frames.append(decode(view[at + 8 : body_at], view[body_at:behind], form))
         at = behind
     return frames, at
-
-
-def missing_bytes(view: memoryview, end: int) -> int:
-    """How many more bytes the frame at the start needs, as far as is known."""
-    if end < 4:
-        return 4 - end
-    (length,) = struct.unpack_from(">I", view)
-    return max(0, 4 + int(length) - end)
 
 
 def decoded(header: memoryview, body: memoryview, form: int) -> Frame:

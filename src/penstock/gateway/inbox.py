@@ -6,25 +6,25 @@ left of an incomplete frame is put aside and goes back to the front before the n
 buffer that grows with what has arrived, never with what a length claims; all of those together have a bound.
 """
 
-from penstock.wire.rocketmq.frame import FrameError, missing_bytes
+from penstock.wire.framing import FrameError, missing_bytes
 
 SHARED_BYTES = 256 * 1024
 ASIDE_BYTES_MAX = 64 * 1024  # more than that is not copied with every read
 
 
 class Reception:
-    """What the connections of one gateway share. They belong to one loop."""
+    """What the connections of one gateway share. They belong to one loop. `setting` is the name of the bound."""
 
-    def __init__(self, held_bytes_max: int) -> None:
+    def __init__(self, held_bytes_max: int, setting: str) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.held_bytes = 0  # in buffers of their own
-        self._held_bytes_max = held_bytes_max
+        self._held_bytes_max, self._setting = held_bytes_max, setting
 
     def lend(self, size_bytes: int) -> memoryview:
         if self.held_bytes + size_bytes > self._held_bytes_max:
             raise FrameError(
                 f"large frames that are not complete hold {self.held_bytes} bytes already: "
-                f"at most {self._held_bytes_max} are held (rocketmq.receive_bytes_max)"
+                f"at most {self._held_bytes_max} are held ({self._setting})"
             )
         self.held_bytes += size_bytes
         return memoryview(bytearray(size_bytes))

@@ -1,0 +1,1 @@
+"""Pulsar's binary protocol: frames and commands, entries and batches, topic names."""

@@ -1,0 +1,87 @@
+"""The decoders of Pulsar's protocol as fuzz targets."""
+
+from tests.fuzz.checks import check, piecemeal
+
+from penstock.errors import BadTopicName
+from penstock.wire.framing import FrameError
+from penstock.wire.pulsar import snappy
+from penstock.wire.pulsar.batch import opened_entry
+from penstock.wire.pulsar.entry import BATCHED_BYTES_MIN, PayloadError, entry_of, metadata_in
+from penstock.wire.pulsar.frame import command, frames_in, pack_head
+from penstock.wire.pulsar.topics import NAME_CHARS_MAX, from_own, topic_name
+
+FRAME_BYTES_MAX = OPENED_BYTES_MAX = 1 << 20
+
+Whole = tuple[int, bytes, bytes]  # type, command, payload
+
+
+def _read(view: memoryview, end: int) -> tuple[list[Whole], int]:
+    frames, used = frames_in(view, end, FRAME_BYTES_MAX)
+    return [(each.type, each.body.SerializeToString(), bytes(each.payload)) for each in frames], used
+
+
+def frame(data: bytes) -> None:
+    """Frames one behind the other; cut anywhere they are the same, and so they are when they are written again."""
+    try:
+        whole, used = _read(memoryview(data), len(data))
+    except FrameError:
+        return
+    check(used <= len(data), "more was used than there is")
+    check(list(piecemeal(data, _read)) == whole, "cut into pieces it is something else")
+    frames, _ = frames_in(memoryview(data), len(data), FRAME_BYTES_MAX)
+    heads = [pack_head(command(each.type, each.body), len(each.payload)) + bytes(each.payload) for each in frames]
+    packed = b"".join(heads)
+    check(_read(memoryview(packed), len(packed)) == (whole, len(packed)), "what was written is not what was read")
+
+
+def entry(data: bytes) -> None:
+    """What is taken is complete, whatever it claims."""
+    view = memoryview(data)
+    try:
+        metadata, body_at = metadata_in(view)
+        found, _ = entry_of(1, view, metadata.num_messages_in_batch)
+    except PayloadError:
+        return
+    check(metadata.IsInitialized(), "incomplete metadata was taken")
+    check(body_at <= len(data) == found.length, "it is longer than it is")
+    plain_bytes = metadata.uncompressed_size if metadata.compression else len(data) - body_at
+    check(1 <= found.count <= max(1, plain_bytes // BATCHED_BYTES_MIN), "more messages than there is room for")
+
+
+def batch(data: bytes) -> None:
+    try:
+        found = opened_entry(memoryview(data))
+    except PayloadError:
+        return
+    check(len(found.messages) == found.metadata.num_messages_in_batch or not found.batched, "messages were lost")
+    for message in found.messages:
+        check(isinstance(message.key, str), "a key is no text")
+        check(all(isinstance(text, str) for pair in message.properties.items() for text in pair), "properties")
+
+
+def snappy_block(data: bytes) -> None:
+    try:
+        check(len(snappy.opened(data, OPENED_BYTES_MAX)) <= OPENED_BYTES_MAX, "it became larger than allowed")
+    except snappy.SnappyError:
+        return
+
+
+def topic(data: bytes) -> None:
+    text = data.decode(errors="ignore")
+    try:
+        name = topic_name(text)
+    except BadTopicName:
+        return
+    if len(name.full) <= NAME_CHARS_MAX:
+        check(topic_name(name.full) == name, "the whole name is another")
+    if name.domain == "persistent" and name.partition < 0:
+        check(from_own(name.own_name) == name, "what it is called here is another topic")
+
+
+TARGETS = {
+    "pulsar_frame": frame,
+    "pulsar_entry": entry,
+    "pulsar_batch": batch,
+    "pulsar_snappy": snappy_block,
+    "pulsar_topic": topic,
+}
