@@ -1,0 +1,128 @@
+"""One connection to a broker that waits: several requests may be under way, their answers are taken by their numbers.
+
+An executor's task has a thread of its own and nothing else to do, so nothing here is asynchronous. Answers are received
+into one buffer that is used again: the body of an answer is valid until the next one is taken.
+"""
+
+import itertools
+import socket
+from collections.abc import Mapping
+from typing import Self
+
+from penstock.client.errors import Lost, TimedOut, Unreachable
+from penstock.client.link import LANGUAGE, VERSION
+from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack
+
+CONNECT_TIMEOUT_MS = 5_000
+ANSWER_TIMEOUT_MS = 30_000
+_READ_BYTES = 64 * 1024  # at once, as long as it is not known that more belongs together
+
+
+class Link:
+    def __init__(
+        self, address: str, connect_timeout_ms: int = CONNECT_TIMEOUT_MS, timeout_ms: int = ANSWER_TIMEOUT_MS
+    ) -> None:
+        """Unreachable when nobody is there."""
+        self.address, self._timeout_ms = address, timeout_ms
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), connect_timeout_ms / 1000)
+        except (OSError, ValueError) as error:
+            raise Unreachable(address, str(error) or f"no connection within {connect_timeout_ms} ms") from None
+        self._socket.settimeout(timeout_ms / 1000)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._opaque = itertools.count(1)
+        self._waiting: set[int] = set()
+        self._early: dict[int, Frame] = {}  # answers that came before those that were asked for first
+        self._view, self._at, self._end = memoryview(bytearray(_READ_BYTES)), 0, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> int:
+        """Ask; the number is for `answer`."""
+        opaque = next(self._opaque)
+        try:
+            self._socket.sendall(pack(code, opaque, 0, VERSION, JSON, "", ext, body, LANGUAGE))
+        except TimeoutError:
+            raise TimedOut(self.address, self._timeout_ms) from None
+        except OSError as error:
+            raise Lost(self.address, str(error)) from None
+        self._waiting.add(opaque)
+        return opaque
+
+    def answer(self, opaque: int) -> Frame:
+        """The answer to a request, whatever its code. Its body is valid until the next call."""
+        while opaque not in self._early:
+            frame = self._next()
+            if frame.is_response and frame.opaque == opaque:
+                self._waiting.discard(opaque)
+                return frame
+            if frame.is_response and frame.opaque in self._waiting:
+                frame.body = memoryview(bytes(frame.body))  # the buffer is used again
+                self._early[frame.opaque] = frame
+        self._waiting.discard(opaque)
+        return self._early.pop(opaque)
+
+    def forget(self, opaque: int) -> None:
+        """Nobody wants this answer any more."""
+        self._waiting.discard(opaque)
+        self._early.pop(opaque, None)
+
+    def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> Frame:
+        return self.answer(self.send(code, ext, body))
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Frame:
+        """The next frame, of anything."""
+        while True:
+            try:
+                missing = missing_bytes(self._view[self._at : self._end], self._end - self._at)
+                if self._end - self._at >= 4 and not missing:
+                    return self._cut()
+                self._room(missing)
+            except FrameError as error:
+                raise Lost(self.address, f"its frames cannot be read: {error}") from None
+            self._receive(missing)
+
+    def _cut(self) -> Frame:
+        (length,) = (int.from_bytes(self._view[self._at : self._at + 4]),)
+        behind = self._at + 4 + length
+        frames, _ = frames_in(self._view[self._at : behind], behind - self._at)
+        self._at = behind
+        return frames[0]
+
+    def _room(self, missing: int) -> None:
+        """What has not been taken moves to the front of a buffer that holds the rest of its frame. (How long a frame
+        says it is has been checked first: `frames_in` refuses what is above the limit.)
+        """
+        rest = self._end - self._at
+        if rest >= 8:
+            frames_in(self._view[self._at : self._end], rest)
+        if rest + missing > len(self._view):
+            fresh = memoryview(bytearray(rest + missing + _READ_BYTES))
+            fresh[:rest] = self._view[self._at : self._end]
+            self._view = fresh
+        elif self._at:
+            self._view[:rest] = bytes(self._view[self._at : self._end])
+        self._at, self._end = 0, rest
+
+    def _receive(self, missing: int) -> None:
+        """As much as the frame needs; a large one is received whole, and nothing of the next with it."""
+        until = min(self._end + max(missing, _READ_BYTES), len(self._view))
+        try:
+            count = self._socket.recv_into(self._view[self._end : until])
+        except TimeoutError:
+            raise TimedOut(self.address, self._timeout_ms) from None
+        except OSError as error:
+            raise Lost(self.address, str(error)) from None
+        if not count:
+            raise Lost(self.address, "the connection was closed")
+        self._end += count

@@ -1,0 +1,170 @@
+"""The properties of many messages, taken apart at once.
+
+All properties stand in one buffer, each message's behind two separators (in the place of their length), so that every
+pair begins behind a separator and no pair reaches from one message into the next:
+
+    02 02 NAME 01 VALUE 02 NAME 01 VALUE 02   02 02 NAME 01 VALUE   02 02   ...
+
+`wire/rocketmq/properties.py` has the rules: no escaping, a pair without a name or a value does not count, of two with
+one name the later does. Text that is not UTF-8 is kept with its bad bytes replaced.
+"""
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.spark.records import Ints, Octets, Records
+from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
+
+_NAME_END, _VALUE_END = ord(NAME_END), ord(VALUE_END)
+_CODES_MAX = 64  # names that fit into the bits of one number
+
+
+def spans(octets: Octets, borders: Ints, step: int, first: int = 0, kind: pa.DataType = pa.binary()) -> pa.Array:
+    """Of the pieces between borders, in order, every `step`-th, copied behind each other."""
+    every = pa.Array.from_buffers(
+        kind, max(len(borders) - 1, 0), [None, pa.py_buffer(borders.astype(np.int32)), pa.py_buffer(octets)]
+    )
+    return every.take(pa.array(np.arange(first, len(borders) - 1, step, dtype=np.int32)))
+
+
+def woven(*columns: Ints) -> Ints:
+    """The first of each, then the second of each, ..."""
+    out = np.empty(len(columns[0]) * len(columns), dtype=np.int64)
+    for at, column in enumerate(columns):
+        out[at :: len(columns)] = column
+    return out
+
+
+class Properties:
+    def __init__(self, records: Records) -> None:
+        starts, ends = records.properties()
+        self._count = len(starts)
+        sizes = ends - starts
+        self._rows = np.concatenate(([0], np.cumsum(sizes)))  # where each message's begin, and the end
+        self._octets = self._gathered(records.octets, starts, ends)
+        if not _is_utf8(self._octets):
+            self._mend()
+
+    def _gathered(self, octets: Octets, starts: Ints, ends: Ints) -> Octets:
+        if not self._count:
+            return np.empty(0, dtype=np.uint8)
+        together = spans(octets, woven(starts, ends), 2)
+        return self._separated(np.frombuffer(together.buffers()[2], np.uint8)[: int(self._rows[-1])].copy())
+
+    def _separated(self, octets: Octets) -> Octets:
+        octets[self._rows[:-1]] = octets[self._rows[:-1] + 1] = _VALUE_END
+        return octets
+
+    def _mend(self) -> None:
+        """Message by message: it is as rare as it is wrong."""
+        whole, rows = self._octets.tobytes(), self._rows.tolist()
+        texts = [whole[rows[at] : rows[at + 1]].decode(errors="replace").encode() for at in range(self._count)]
+        self._rows = np.concatenate(([0], np.cumsum([len(text) for text in texts])))
+        self._octets = np.frombuffer(b"".join(texts), np.uint8)
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[Ints, Ints, Octets]:
+        """Between separators: where each piece begins and ends, and its first byte (any, of an empty one)."""
+        marks = np.flatnonzero(self._octets == _VALUE_END)
+        starts, ends = marks + 1, np.append(marks[1:], len(self._octets))
+        return starts, ends, np.append(self._octets, np.uint8(0))[starts]
+
+    def values(self, name: str) -> "Values":
+        """Of one property."""
+        starts, ends, initials = self._pieces
+        marker = np.frombuffer((name + NAME_END).encode(), np.uint8)
+        found = np.flatnonzero(initials == marker[0])
+        found = found[ends[found] - starts[found] > len(marker)]
+        for at, octet in enumerate(marker):
+            found = found[self._octets[starts[found] + at] == octet]
+        begins, until = starts[found] + len(marker), ends[found]
+        return Values(self._octets, begins, until, self._rows_of(begins), self._count)
+
+    def _rows_of(self, places: Ints) -> Ints:
+        """Which messages these places belong to. Most often to each its own."""
+        if len(places) == self._count and (places >= self._rows[:-1]).all() and (places < self._rows[1:]).all():
+            return np.arange(self._count)
+        return np.searchsorted(self._rows, places, side="right") - 1
+
+    def maps(self) -> pa.Array:
+        """Of each message, all."""
+        names, name_ends, ends = self._pairs()
+        firsts = np.searchsorted(names, self._rows)
+        borders = woven(names, name_ends, name_ends + 1, ends)
+        keys = spans(self._octets, borders, 4, 0, pa.string())
+        kept = _last_of_each(keys, np.diff(firsts))
+        values = spans(self._octets, borders, 4, 2, pa.string())
+        if kept is not None:
+            keys, values = (column.filter(pa.array(kept)) for column in (keys, values))
+            firsts = np.concatenate(([0], np.cumsum(kept)))[firsts]
+        return pa.MapArray.from_arrays(pa.array(firsts.astype(np.int32)), keys, values)
+
+    def _pairs(self) -> tuple[Ints, Ints, Ints]:
+        """Where names begin, where they end (their values begin one behind), and where their values end."""
+        marks = np.flatnonzero((self._octets - np.uint8(_NAME_END)) <= _VALUE_END - _NAME_END)
+        opens = np.flatnonzero(self._octets[marks] == _VALUE_END)
+        behind = np.append(marks, len(self._octets))
+        ends = behind[np.append(opens[1:], len(marks))]
+        names, name_ends = marks[opens] + 1, behind[opens + 1]
+        told = (name_ends > names) & (name_ends + 1 < ends)
+        return names[told], name_ends[told], ends[told]
+
+
+class Values:
+    """The values of one property: which messages have one, and which."""
+
+    def __init__(self, octets: Octets, begins: Ints, ends: Ints, rows: Ints, count: int) -> None:
+        self._octets, self._begins, self._ends = octets, begins, ends
+        self.chosen = np.full(count, -1, dtype=np.int64)
+        self.chosen[rows] = np.arange(len(rows))  # of several for one message, the last
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        return self.chosen < 0
+
+    def found(self) -> pa.Array:
+        """Those there are; `chosen` says which belongs to which message."""
+        return spans(self._octets, woven(self._begins, self._ends), 2, 0, pa.string())
+
+    def column(self) -> pa.Array:
+        """One for each message, null where there is none."""
+        found = self.found()
+        if len(found) == len(self.chosen) and not self.missing.any():
+            return found
+        return found.take(pa.array(self.chosen, mask=self.missing))
+
+
+def _is_utf8(octets: Octets) -> bool:
+    """Pairs end at separators, which are characters of their own: what is sound as a whole is so in its parts."""
+    if not len(octets) or int(octets.max()) < 0x80:
+        return True
+    try:
+        str(memoryview(octets), "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _last_of_each(keys: pa.Array, counts: Ints) -> npt.NDArray[np.bool_] | None:
+    """Which pairs stay when of two with one name in one message the later counts; None for all of them."""
+    if not len(keys):
+        return None
+    codes = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
+    names = int(codes.max()) + 1
+    owners = np.repeat(np.arange(len(counts)), counts)
+    if names <= _CODES_MAX:
+        firsts = np.cumsum(counts) - counts
+        some = counts > 0
+        bits = np.bitwise_or.reduceat(np.uint64(1) << codes.astype(np.uint64), firsts[some])
+        if (np.bitwise_count(bits) == counts[some]).all():
+            return None
+    pairs = owners * names + codes
+    _, last = np.unique(pairs[::-1], return_index=True)
+    if len(last) == len(pairs):
+        return None
+    kept = np.zeros(len(pairs), dtype=np.bool_)
+    kept[len(pairs) - 1 - last] = True
+    return kept
