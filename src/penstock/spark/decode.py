@@ -51,6 +51,11 @@ class Decoder:
         # to the system and get it back zeroed, page by page: that would take half of the time. It is never written to.
         np.empty(_KEPT_BYTES, dtype=np.uint8)
 
+    @property
+    def filters(self) -> bool:
+        """Whether rows may be left out."""
+        return self._tags is not None
+
     def batches(self, data: Buffer, source: Range) -> Iterator[pa.RecordBatch]:
         """The messages of an answer to a pull that belong to a range."""
         for rows in rows_in(data, source, self._with_bodies):
@@ -91,8 +96,8 @@ def rows_in(data: Buffer, source: Range, with_bodies: bool) -> Iterator[Rows]:
     records = _of_range(records_in(data), source)
     if not len(records):
         return
-    compressed = np.flatnonzero(records.heads["sys_flag"] & SysFlag.COMPRESSED) if with_bodies else ()
-    if not len(compressed):
+    compressed = np.flatnonzero(records.heads["sys_flag"] & SysFlag.COMPRESSED)
+    if not with_bodies or not len(compressed):
         yield Rows(records, source, {})
         return
     starts, ends = (place.tolist() for place in records.bodies())

@@ -2,8 +2,8 @@
 
 Nothing has to be known of the broker: the first pull asks for much, and what comes back tells how much one brings
 (megabytes from Penstock; from RocketMQ 32 messages, or 8 from its disk). Then the next ones are asked for before the
-last have come, each for as many messages as one brings. A pull that brings less leaves a gap, which is asked for at once
-and taken first; one that brings more makes those behind it void. So answers come in the order of their offsets, without
+last have come, each for as many messages as one brings. A pull that brings less leaves a gap, which is asked for and
+taken first; one that brings more makes those behind it void. So answers come in the order of their offsets, without
 holes that the broker did not make and without overlaps.
 
 With a filter one pull passes over nobody knows how many messages: then only one is under way.

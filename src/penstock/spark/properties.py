@@ -19,10 +19,11 @@ from penstock.spark.records import Ints, Octets, Records
 from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
 
 _NAME_END, _VALUE_END = ord(NAME_END), ord(VALUE_END)
+BINARY = pa.binary()
 _CODES_MAX = 64  # names that fit into the bits of one number
 
 
-def spans(octets: Octets, borders: Ints, step: int, first: int = 0, kind: pa.DataType = pa.binary()) -> pa.Array:
+def spans(octets: Octets, borders: Ints, step: int, first: int = 0, kind: pa.DataType = BINARY) -> pa.Array:
     """Of the pieces between borders, in order, every `step`-th, copied behind each other."""
     every = pa.Array.from_buffers(
         kind, max(len(borders) - 1, 0), [None, pa.py_buffer(borders.astype(np.int32)), pa.py_buffer(octets)]
@@ -142,7 +143,7 @@ def _is_utf8(octets: Octets) -> bool:
     if not len(octets) or int(octets.max()) < 0x80:
         return True
     try:
-        str(memoryview(octets), "utf-8")
+        str(octets.data, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

@@ -60,9 +60,7 @@ class Records:
         return len(self.starts)
 
     def __getitem__(self, rows: slice) -> "Records":
-        return Records(
-            self.octets, self.starts[rows], self.ends[rows], self.heads[rows], self._head_bytes[rows]
-        )
+        return Records(self.octets, self.starts[rows], self.ends[rows], self.heads[rows], self._head_bytes[rows])
 
     @property
     def offsets(self) -> Ints:
