@@ -1,0 +1,31 @@
+"""The data source `penstock`: what Spark asks it for, and which part answers.
+
+    spark.read.format("penstock").option("service", "rocketmq://127.0.0.1:9876").option("topic", "orders").load()
+
+Spark makes one in a process of its own for each thing it wants to know: nothing is kept between two calls, and nothing
+here is asked on an executor.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from penstock.spark import simple as columns
+from penstock.spark.batch import BatchReader
+from penstock.spark.errors import sentence
+from penstock.spark.options import BATCH, READ, read_options
+
+
+class PenstockSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> StructType:
+        """What a read without `.schema(...)` gives."""
+        with sentence():
+            return columns.schema(read_options(self.options, READ).include_properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with sentence():
+            options = read_options(self.options, BATCH)
+            return BatchReader(options, schema)
