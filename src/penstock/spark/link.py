@@ -11,7 +11,8 @@ from typing import Self
 
 from penstock.client.errors import Lost, TimedOut, Unreachable
 from penstock.client.link import LANGUAGE, VERSION
-from penstock.wire.rocketmq.frame import JSON, Frame, FrameError, frames_in, missing_bytes, pack
+from penstock.wire.framing import FrameError, missing_bytes
+from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
 
 CONNECT_TIMEOUT_MS = 5_000
 ANSWER_TIMEOUT_MS = 30_000
