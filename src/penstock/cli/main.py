@@ -25,6 +25,7 @@ COMMANDS = {
     "produce": "penstock.cli.produce",
     "consume": "penstock.cli.consume",
     "store": "penstock.cli.store",
+    "pipeline": "penstock.cli.pipeline",
 }
 
 
