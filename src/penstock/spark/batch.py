@@ -45,7 +45,7 @@ def tasks(ranges: list[Range], tasks_min: int | None) -> list[InputPartition]:
 def rows(partition: InputPartition, options: Options, schema: StructType) -> Iterator["pa.RecordBatch"]:
     """What the executors run. Where there is nothing to read, Spark makes a partition of its own that has no ranges."""
     if isinstance(partition, Task):
-        from penstock.spark.simple import read
+        from penstock.spark.read import read
 
         yield from read(partition.ranges, options, schema)
 

@@ -9,7 +9,7 @@ here is asked on an executor.
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from penstock.spark import simple as columns
+from penstock.spark import columns
 from penstock.spark.batch import BatchReader
 from penstock.spark.errors import sentence
 from penstock.spark.options import BATCH, READ, read_options
@@ -28,4 +28,5 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         with sentence():
             options = read_options(self.options, BATCH)
+            columns.check(schema)
             return BatchReader(options, schema)

@@ -1,0 +1,75 @@
+"""What an executor does: pull ranges, decode them, hand on record batches.
+
+A large answer is decoded where it lies while the next ones are on their way; small ones (a real RocketMQ gives 32
+messages at a time) are put together first, since a batch costs about as much as a thousand rows.
+
+Messages that are not there any more are an error or a warning with their number, as `failOnDataLoss` has it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from penstock import logs
+from penstock.client.consumer.subscription import tags_in
+from penstock.spark import columns
+from penstock.spark.decode import Decoder
+from penstock.spark.errors import DataLost
+from penstock.spark.fetch import Gone, answers
+from penstock.spark.options import Options
+from penstock.spark.ranges import Range
+from penstock.spark.records import Buffer
+
+log = logs.get(__name__)
+
+TOGETHER_BYTES = 2 << 20
+
+
+def read(ranges: Sequence[Range], options: Options, wanted: StructType) -> Iterator[pa.RecordBatch]:
+    """The messages of some ranges, with the columns of a schema."""
+    decoder = Decoder(columns.arrow_schema(wanted), tags_in(options.tags))
+    for source in ranges:
+        yield from _Reading(source, options, decoder).batches()
+
+
+class _Reading:
+    """One range. `_missing` counts the messages that did not come, `_why` says why, as far as it is known."""
+
+    def __init__(self, source: Range, options: Options, decoder: Decoder) -> None:
+        self._source, self._options, self._decoder = source, options, decoder
+        self._missing, self._why = source.messages, "the broker has left them out of its answers"
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for body in self._large_ones():
+            for batch in self._decoder.batches(body, self._source):
+                self._missing -= batch.num_rows
+                yield batch
+        if self._missing > 0 and not self._decoder.filters:
+            self._lost()
+
+    def _large_ones(self) -> Iterator[Buffer]:
+        """Answers, small ones put together."""
+        small: list[bytes] = []
+        size_bytes = 0
+        for answer in answers(self._source, self._options.group_of(self._source.topic), self._options.tags):
+            if isinstance(answer, Gone):
+                self._why = answer.why
+                continue
+            large = len(answer.body) >= TOGETHER_BYTES
+            if not large:
+                small.append(bytes(answer.body))
+                size_bytes += len(answer.body)
+            if small and (large or size_bytes >= TOGETHER_BYTES):
+                yield b"".join(small)
+                small, size_bytes = [], 0
+            if large:
+                yield answer.body
+        if small:
+            yield b"".join(small)
+
+    def _lost(self) -> None:
+        what = f"{self._missing} messages of {self._source} are not there: {self._why}"
+        if self._options.fail_on_data_loss:
+            raise DataLost(what, self._missing)
+        log.warning("messages are not there any more, the query goes on without them", lost=what)

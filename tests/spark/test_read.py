@@ -1,0 +1,178 @@
+"""Ranges of queues from a broker to record batches: what is in them, and what happens when they are there no more."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from penstock.client import Message, Producer
+from penstock.client.errors import Refused, Unreachable
+from penstock.client.routes import MessageQueue
+from penstock.spark import columns, fetch
+from penstock.spark.errors import DataLost
+from penstock.spark.fetch import Answer, Gone, Steps, answers
+from penstock.spark.options import BATCH, Options, read_options
+from penstock.spark.ranges import Range
+from penstock.spark.read import read
+from penstock.testing.server import Running
+
+ALL_COLUMNS = columns.schema(properties=True)
+FEW = StructType([field for field in ALL_COLUMNS if field.name in ("offset", "body")])
+
+
+def filled(penstock: Running, topic: str, messages: list[Message], queue: int = 0) -> Range:
+    """All of them in one queue; the range that holds them."""
+
+    async def produce() -> Range:
+        async with Producer(penstock.addresses["namesrv"], "fill") as producer:
+            (broker,) = {found.broker for found in await producer.queues(topic)}
+            place = MessageQueue(topic, broker, queue)
+            for at in range(0, len(messages), 500):
+                await producer.send_batch(messages[at : at + 500], place)
+            address = producer.instance.cluster.address(broker)
+            return Range(topic, broker, address, queue, 0, len(messages))
+
+    return asyncio.run(produce())
+
+
+def some(topic: str, count: int, body_bytes: int = 20) -> list[Message]:
+    return [
+        Message(topic, b"%d" % at + b"x" * body_bytes, tags=f"t{at % 3}", keys=f"k{at}", properties={"n": str(at)})
+        for at in range(count)
+    ]
+
+
+def options(service: str, topic: str, **more: str) -> Options:
+    return read_options({"service": service, "topic": topic, **more}, BATCH)
+
+
+def rows(ranges: list[Range], asked: Options, schema: StructType = ALL_COLUMNS) -> list[dict[str, object]]:
+    return pa.Table.from_batches(read(ranges, asked, schema), columns.arrow_schema(schema)).to_pylist()
+
+
+@pytest.fixture
+def orders(penstock: Running, new_name: Callable[[str], str]) -> Range:
+    topic = new_name("orders")
+    return filled(penstock, topic, some(topic, 1_000))
+
+
+def test_a_range_has_its_messages(orders: Range, service: str):
+    found = rows([orders], options(service, orders.topic))
+    assert [row["offset"] for row in found] == list(range(1_000))
+    row = found[7]
+    assert (row["topic"], row["queue"], row["broker"]) == (orders.topic, 0, orders.broker)
+    assert (row["key"], row["tags"], row["body"][:1]) == ("k7", "t1", b"7")
+    properties = dict(row["properties"])
+    assert properties["n"] == "7"
+    assert row["message_id"] == properties["UNIQ_KEY"]
+    assert row["store_time"] >= row["born_time"]
+
+
+def test_a_part_of_it_too(orders: Range, service: str):
+    part = Range(orders.topic, orders.broker, orders.address, 0, 300, 310)
+    found = rows([part, Range(orders.topic, orders.broker, orders.address, 0, 5, 6)], options(service, orders.topic))
+    assert [row["offset"] for row in found] == [*range(300, 310), 5]
+
+
+def test_tags_are_filtered(orders: Range, service: str):
+    found = rows([orders], options(service, orders.topic, tags="t1 || t2"))
+    assert [row["offset"] for row in found] == [at for at in range(1_000) if at % 3]
+
+
+def test_tags_that_nobody_has_bring_nothing(orders: Range, service: str):
+    assert rows([orders], options(service, orders.topic, tags="nothing")) == []
+
+
+def test_bodies_that_were_compressed_are_opened(penstock: Running, service: str, new_name: Callable[[str], str]):
+    topic = new_name("large")
+
+    async def produce() -> str:
+        async with Producer(penstock.addresses["namesrv"], "fill") as producer:
+            sent = await producer.send(Message(topic, b"z" * 100_000))
+            return f"{sent.queue.broker}/{producer.instance.cluster.address(sent.queue.broker)}/{sent.queue.queue}"
+
+    broker, address, queue = asyncio.run(produce()).split("/")
+    (row,) = rows([Range(topic, broker, address, int(queue), 0, 1)], options(service, topic), FEW)
+    assert row["body"] == b"z" * 100_000
+    (answer,) = answers(Range(topic, broker, address, int(queue), 0, 1), "g")
+    assert isinstance(answer, Answer)
+    assert zlib.compress(b"z" * 100_000, 5) in bytes(answer.body)  # it went over the wire as it was sent
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        Steps(),
+        Steps(messages_max=32, under_way_max=4),
+        Steps(messages_max=7, under_way_max=16),
+        Steps(bytes_max=1, under_way_max=3),  # the broker gives 256 KB all the same
+    ],
+)
+def test_answers_join_without_gap_or_overlap(penstock: Running, new_name: Callable[[str], str], steps: Steps):
+    topic = new_name("steps")
+    source = filled(penstock, topic, some(topic, 3_000, body_bytes=400))
+    at = 0
+    for answer in answers(source, "g", steps=steps):
+        assert isinstance(answer, Answer)
+        assert answer.first == at
+        at = answer.until
+    assert at == 3_000
+
+
+def test_several_pulls_are_under_way_once_it_is_known_what_one_brings(orders: Range, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    real = fetch._Puller._top_up
+
+    def noted(self, link):
+        real(self, link)
+        seen.append(len(self._under_way))
+
+    monkeypatch.setattr(fetch._Puller, "_top_up", noted)
+    list(answers(orders, "g", steps=Steps(messages_max=10, under_way_max=8)))
+    assert seen[0] == 1
+    assert max(seen) == 8
+
+
+class Short(fetch._Puller):
+    """As if the broker gave 32 at a time."""
+
+    def _pull(self, link, first, until):
+        pull = super()._pull(link, first, min(until, first + 32))
+        return pull._replace(until=until)
+
+
+def test_a_broker_that_gives_little_is_asked_ahead_all_the_same(orders: Range, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "_Puller", Short)
+    found = list(answers(orders, "g"))
+    assert [answer.first for answer in found[1:]] == [answer.until for answer in found[:-1]]
+    assert (found[0].first, found[-1].until) == (0, 1_000)
+    assert all(answer.until - answer.first <= 32 for answer in found)
+
+
+# --- when it is not there ---------------------------------------------------------------------------------------------
+
+
+def test_what_retention_has_taken_is_told(penstock: Running, orders: Range, service: str):
+    gone = Range(orders.topic, orders.broker, orders.address, 0, 900, 1_100)
+    told = [answer for answer in answers(gone, "g") if isinstance(answer, Gone)]
+    assert [(answer.first, answer.until) for answer in told] == [(1_000, 1_100)]
+    with pytest.raises(DataLost, match=r"100 messages of .* are not there: the queue ends at offset 1000"):
+        rows([gone], options(service, orders.topic))
+    found = rows([gone], options(service, orders.topic, failOnDataLoss="false"))
+    assert [row["offset"] for row in found] == list(range(900, 1_000))
+
+
+def test_a_broker_that_is_not_there_is_an_error_of_one_sentence(service: str):
+    waits = []
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1 cannot be reached") as error:
+        list(answers(Range("t", "b", "127.0.0.1:1", 0, 0, 5), "g", wait=waits.append))
+    assert len(waits) == fetch.TRIES - 1
+    assert "\n" not in str(error.value)
+
+
+def test_a_refusal_is_an_error_at_once(orders: Range):
+    with pytest.raises(Refused, match="queues 0 to"):
+        list(answers(Range(orders.topic, orders.broker, orders.address, 99, 0, 5), "g"))
