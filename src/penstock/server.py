@@ -24,6 +24,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import Config, ServerConfig
 from penstock.core.broker import Broker, EncodeEvent
 from penstock.core.events import EVENTS_TOPIC
+from penstock.core.stages import Frost
 from penstock.errors import ConfigError, PenstockError, StoreClosed, StoreError
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.http import http_gateway
@@ -33,7 +34,7 @@ from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.model import Entry
 from penstock.wire import plain
-from penstock.wire.rocketmq import properties, record
+from penstock.wire.rocketmq import properties, record, staged
 
 log = logs.get(__name__)
 
@@ -113,6 +114,7 @@ class Server:
             for name, entrance in GATEWAYS.items():
                 self.addresses[name] = await self._listen(entrance)
             self.kept.start()
+            self.broker.staging.resume()
             self._state = "running"
             _write_ready_file(server.ready_file, self.addresses)
         except BaseException:
@@ -251,7 +253,7 @@ SPLITTERS = {plain.PLAIN_RUN: plain.split, record.RECORD_RUN: record.split}  # h
 
 def _opened(config: Config, clock: Clock, encode: EncodeEvent) -> Broker:
     try:
-        return Broker.open(config, clock, SPLITTERS, encode)
+        return Broker.open(config, clock, SPLITTERS, encode, Frost(staged.freeze, staged.thaw))
     except OSError as error:
         raise StoreError(f"the data folder {config.server.data} cannot be used: {error.strerror or error}") from error
 

@@ -26,6 +26,7 @@ from penstock.core.publish import Publisher
 from penstock.core.readers import Readers
 from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
+from penstock.core.stages import NO_FROST, Frost
 from penstock.core.staging import Staging
 from penstock.core.topics import Topics, TopicSettings
 from penstock.core.traffic import Traffic
@@ -50,7 +51,14 @@ class Broker:
     """Made by `Broker.open`; `start` and `stop` belong to one event loop."""
 
     def __init__(
-        self, config: Config, clock: Clock, lock: FolderLock, store: Store, progress: Progress, encode: EncodeEvent
+        self,
+        config: Config,
+        clock: Clock,
+        lock: FolderLock,
+        store: Store,
+        progress: Progress,
+        encode: EncodeEvent,
+        frost: Frost,
     ) -> None:
         self.config, self._clock, self._lock, self._encode = config, clock, lock, encode
         settings = config.broker
@@ -66,7 +74,7 @@ class Broker:
         self.groups = Groups(clock, self.bus, self.group_settings)
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
-        self.staging = Staging(store, self.publisher, clock, self.bus, settings)
+        self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
         self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)
         self.traffic = Traffic(clock, settings.counters_max)
         self.minutes = Minutes(store, self.topics, self.traffic, clock, self.bus, settings.counters_max)
@@ -80,13 +88,20 @@ class Broker:
         self._changes: list[Change] = []
 
     @classmethod
-    def open(cls, config: Config, clock: Clock, splitters: Mapping[int, Splitter], encode: EncodeEvent) -> "Broker":
+    def open(
+        cls,
+        config: Config,
+        clock: Clock,
+        splitters: Mapping[int, Splitter],
+        encode: EncodeEvent,
+        frost: Frost = NO_FROST,
+    ) -> "Broker":
         """Take the data folder and recover what is in it."""
         lock = FolderLock(config.server.data)
         try:
             store = Store.open(LocalDisk(config.server.data), config.store, clock, splitters)
             progress = Progress(config.server.data)
-            return cls(config, clock, lock, store, progress, encode)
+            return cls(config, clock, lock, store, progress, encode, frost)
         except BaseException:
             lock.release()
             raise
@@ -132,6 +147,7 @@ class Broker:
             self._chores.cancel()
             with suppress(asyncio.CancelledError):
                 await self._chores
+        await self.staging.stop()
         self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
         try:
             self._append_events()

@@ -62,13 +62,13 @@ class Timers:
         return self._held
 
     def held(self, entry: Entry) -> None:
-        """A message was appended, to be delivered `entry.tag` ms later."""
-        table = self._store.table(self._held)
-        key = int(table.rows(entry.row, entry.row + 1)["time"][0]) + entry.tag, entry.offset
-        if key < self._beyond:
-            heapq.heappush(self._near, key)
-            if len(self._near) > 2 * NEAR_MAX:
-                self._shrink()
+        """A message was appended, to be delivered `entry.tag` ms later; or several, each with a tag of its own."""
+        rows = self._store.table(self._held).rows(entry.row, entry.row + entry.count)
+        for key in zip(_due_ms(rows).tolist(), rows["base"].tolist(), strict=True):
+            if key < self._beyond:
+                heapq.heappush(self._near, key)
+                if len(self._near) > 2 * NEAR_MAX:
+                    self._shrink()
 
     async def tick(self) -> None:
         """Deliver what is due."""

@@ -94,6 +94,9 @@ class Topics:
     def find(self, name: str) -> Topic | None:
         return self._topics.get(name)
 
+    def has_queue(self, queue: int) -> bool:
+        return queue in self._of_queue
+
     def owner(self, queue: int) -> tuple[Topic, int]:
         """The topic of a queue's number, and the queue's index in it."""
         topic = self._of_queue[queue]

@@ -48,7 +48,7 @@ class Appender:
     ) -> None:
         self._clock, self._log, self._tables, self._commits, self._accounts = clock, log, tables, commits, accounts
         self._producers_max = config.producers_max
-        self._entry_bytes_max = min(
+        self.entry_bytes_max = min(
             config.entry_bytes_max, log.segments.segment_bytes - SEGMENT_HEADER_BYTES - HEADER_BYTES
         )
         self._view = memoryview(bytearray(config.append_buffer_bytes))
@@ -93,8 +93,8 @@ class Appender:
             payload_at = at + HEADER_BYTES
             behind = payload_at + length
             if behind > limit:
-                if length > self._entry_bytes_max:
-                    raise MessageTooLarge(length, self._entry_bytes_max)
+                if length > self.entry_bytes_max:
+                    raise MessageTooLarge(length, self.entry_bytes_max)
                 written.append((base, payload_bytes))
                 log.write(view[:at])
                 view = self._make_room(HEADER_BYTES + length, now_ms)

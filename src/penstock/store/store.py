@@ -29,6 +29,7 @@ from penstock.store.read import Batch, Damage, Plan, Reader
 from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
+from penstock.store.stagefiles import StageFiles
 from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
@@ -107,6 +108,9 @@ class Store:
         except KeyError:
             raise QueueNotFound(str(queue)) from None
 
+    def has_queue(self, queue: int) -> bool:
+        return queue in self._tables
+
     def create_queue(self, queue: int, durability: Durability) -> None:
         self.create_queues([queue], durability, {})
 
@@ -139,6 +143,11 @@ class Store:
         return self.append([], facts=facts)
 
     # --- appending and durability -------------------------------------------------------------------------------------
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest payload that is taken."""
+        return self._appender.entry_bytes_max
 
     @property
     def end_position(self) -> int:
@@ -266,6 +275,10 @@ class Store:
     def key_files(self) -> KeyFiles:
         """Where an index of keys may be kept."""
         return KeyFiles(self._disk, self._segments.secret)
+
+    def stage_files(self) -> StageFiles:
+        """Where large stages may be kept."""
+        return StageFiles(self._disk)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 

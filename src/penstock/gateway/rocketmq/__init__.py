@@ -11,6 +11,7 @@ collide.
     groups.py      settings of groups, and what follows from them
     retry.py       messages that are sent back, dead letters
     reply.py       answers to messages, passed on to whoever asked
+    staging.py     many messages published as one, once: codes of our own
     transactions.py  half messages: committed, rolled back, asked about
     kept.py        what is kept back, and the tasks that see to it in time
     admin.py       what mqadmin asks of topics, groups and who is connected
@@ -43,6 +44,7 @@ from penstock.gateway.rocketmq.reply import Reply
 from penstock.gateway.rocketmq.reset import Reset
 from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
+from penstock.gateway.rocketmq.staging import Stages
 from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
 from penstock.wire.rocketmq.peek import keys_in
 
@@ -62,9 +64,22 @@ def rocketmq_router(
     MovedEvents(topics, broker.publisher, house, clock, broker.bus)
     if topics.find(TRACE_TOPIC) is None:
         topics.create_now(TRACE_TOPIC, TopicSettings(write_queues=1), system=True)
+    produce = Produce(topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic)
+    stages = Stages(
+        broker.staging,
+        topics,
+        produce.topic_for,
+        house,
+        kept.placer,
+        broker.authorizer,
+        broker.traffic,
+        broker.config.broker,
+        broker.store.entry_bytes_max,
+    )
     parts = (
         Names(topics, house, auto_create),
-        Produce(topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic),
+        produce,
+        stages,
         transactions,
         Reply(topics, members, house, clock),
         Consume(

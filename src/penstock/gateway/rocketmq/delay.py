@@ -85,21 +85,38 @@ class Placer:
         delay_ms = self.check(properties, now_ms)
         if delay_ms <= 0:
             return record
+        held.append(self._timer(record, delay_ms, now_ms))
+        return held[-1]
+
+    def _timer(self, record: Record, delay_ms: int, now_ms: int) -> Record:
         due = f"{TIMER_OUT}{props.NAME_END}{now_ms + delay_ms}{props.VALUE_END}"
         timer = moved(record, self._timer_topic, 0, due)
         timer.tag = delay_ms
-        held.append(timer)
         return timer
+
+    def timed(self, message: Message, topic: Topic, index: int, delay_ms: int) -> Record:
+        """A message of a topic's queue as the timer that it waits as, for so long after it has been appended."""
+        if delay_ms <= 0:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal, a delay of {delay_ms} ms is none")
+        self._check_ms(delay_ms)
+        return self._timer(record_of(message, topic, index, message.properties), delay_ms, self._clock.now_ms())
+
+    @property
+    def timer_queue(self) -> int:
+        return self._timers.queue
 
     def check(self, properties: str, now_ms: int) -> int:
         """How long from now a message is to be kept back by its timer, if that can be done."""
         delay_ms = timer_ms(properties, now_ms)
+        self._check_ms(delay_ms)
+        return delay_ms
+
+    def _check_ms(self, delay_ms: int) -> None:
         if delay_ms > self._timer_ms_max:
             why = f"timer message illegal, a delay of {delay_ms} ms is above the maximum of {self._timer_ms_max} ms"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{why} (rocketmq.timer_delay_ms_max)")
-        return delay_ms
 
-    def appended(self, held: Iterable[Record]) -> None:
+    def appended(self, held: Iterable[Entry]) -> None:
         for record in held:
             self._timers.held(record)
 

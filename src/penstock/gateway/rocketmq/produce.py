@@ -34,7 +34,7 @@ from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 # What every message gets. Consumers of client 5.x that trace leave out messages that do not name a region.
-_ADDED = props.build({props.CLUSTER: CLUSTER, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
+ADDED = props.build({props.CLUSTER: CLUSTER, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
 _DELAY, _TAGS = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}"
@@ -126,7 +126,7 @@ class Produce:
         asked = ext_as(Send, frame) if frame.code == _LONG_NAMES else ext_as(SendV2, frame)
         topic = self._topics.find(asked.topic)
         if topic is None or asked.reconsumeTimes or asked.topic in NO_SEND or not topic.permissions & WRITE:
-            topic = self._topic(asked, frame.version)
+            topic = self.topic_for(asked, frame.version)
         index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
         if index >= topic.write_queues and index >= topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
@@ -159,14 +159,14 @@ class Produce:
         common = props.parse(asked.properties)
         common.pop(props.UNIQ_KEY, None)
         try:
-            parts = parts_in(frame.body, model, (props.build(common) + _ADDED).encode())
+            parts = parts_in(frame.body, model, (props.build(common) + ADDED).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not parts:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         return run_of(model, parts)
 
-    def _topic(self, asked: Send | SendV2, version: int) -> Topic:
+    def topic_for(self, asked: Send | SendV2, version: int) -> Topic:
         """The topic of a message that is not quite ordinary: create it, or bury the message, or refuse it."""
         if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
             self._bury(asked, version)
@@ -243,7 +243,7 @@ def complete(record: Record, body: memoryview, flag: int, properties: str) -> Re
         record.tag = java_hash(tags) if tags else 0
     if properties and not properties.endswith(props.VALUE_END):
         properties += props.VALUE_END
-    record.properties = packed = (properties + _ADDED).encode()
+    record.properties = packed = (properties + ADDED).encode()
     if len(packed) > props.BYTES_MAX:
         why = f"properties of {len(packed)} bytes: at most {props.BYTES_MAX} are taken"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)

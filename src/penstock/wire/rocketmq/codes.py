@@ -66,6 +66,11 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
+    # Penstock's own, where RocketMQ has none: whoever does not know them answers REQUEST_CODE_NOT_SUPPORTED.
+    GET_STAGING = 28_001
+    STAGE_MESSAGES = 28_002
+    COMMIT_STAGES = 28_003
+    DROP_STAGES = 28_004
 
 
 class ResponseCode(IntEnum):
