@@ -6,61 +6,23 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock import logs
 from penstock.errors import ConfigError
-from penstock.spark.errors import DataLost, sentence
+from penstock.spark.errors import sentence
 from penstock.spark.filters import Kept, kept, narrowed
 from penstock.spark.options import Edge, Options
 from penstock.spark.places import Places, Queue
 from penstock.spark.plan import (
-    Loss,
     Offsets,
     check_inside,
     check_matched,
-    grouped,
     ranges_between,
     resolved,
     times_wanted,
 )
-from penstock.spark.ranges import Range
+from penstock.spark.tasks import report, rows, tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-log = logs.get(__name__)
-
-
-class Task(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
-        super().__init__(None)
-        self.ranges = ranges
-
-
-def tasks(ranges: list[Range], tasks_min: int | None) -> list[InputPartition]:
-    return [Task(group) for group in grouped(ranges, tasks_min)]
-
-
-def rows(partition: InputPartition, options: Options, schema: StructType) -> Iterator["pa.RecordBatch"]:
-    """What the executors run. Where there is nothing to read, Spark makes a partition of its own that has no ranges."""
-    if isinstance(partition, Task):
-        from penstock.spark.read import read
-
-        yield from read(partition.ranges, options, schema)
-
-
-def report(losses: list[Loss], options: Options) -> None:
-    """An error or a warning, as `failOnDataLoss` has it, with the counts."""
-    if not losses:
-        return
-    messages = sum(loss.messages for loss in losses)
-    if options.fail_on_data_loss:
-        more = f", and {len(losses) - 1} more queues ({messages} messages in all)" if len(losses) > 1 else ""
-        raise DataLost(f"{losses[0]}{more}", messages)
-    for loss in losses:
-        told = f"{loss}; the query goes on without them"  # in the sentence: workers of Spark show no fields
-        log.warning(told)
 
 
 class _PushFilters:
@@ -92,8 +54,8 @@ class BatchReader(DataSourceReader):
             queues = places.queues(self._topics(places))
             starts, ends = self._edges(places, queues)
             starts, ends = self._narrowed(places, queues, starts, ends)
-            ranges, losses = ranges_between(queues, starts, ends)
-            report([loss for loss in losses if loss.messages], self.options)
+            ranges, missing = ranges_between(queues, starts, ends)
+            report(missing, self.options)
             return tasks(ranges, self.options.partitions_min)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:

@@ -30,7 +30,8 @@ class DataLost(SparkSourceError):
     """Messages are gone that a query has not read."""
 
     def __init__(self, what: str, messages: int) -> None:
-        super().__init__(f"{what}; set failOnDataLoss to false to go on without them")
+        end = "" if what.endswith("?") else ";"
+        super().__init__(f"{what}{end} set failOnDataLoss to false to go on without them")
         self.messages = messages
 
 

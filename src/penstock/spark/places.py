@@ -23,7 +23,7 @@ from penstock.client.routes import MessageQueue
 log = logs.get(__name__)
 
 ASKED_AT_ONCE = 64
-TRIES = 3
+PATIENCE_MS = 1_000  # for a broker that does not answer
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -43,6 +43,7 @@ class Places:
         self._service = service
         self._runner = asyncio.Runner()
         self._operator: Operator | None = None
+        self.patience_ms = PATIENCE_MS
 
     def __enter__(self) -> Self:
         return self
@@ -104,12 +105,15 @@ class Places:
     async def _answered(self, question: Callable[[Operator], Awaitable[T]]) -> T:
         if self._operator is None:
             self._operator = Operator(self._service)
-        for _ in range(TRIES - 1):
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.patience_ms / 1000
+        while True:
             try:
                 return await question(self._operator)
             except (Unreachable, TimedOut) as error:
+                if clock() >= until:
+                    raise
                 log.info("a question is asked again", error=str(error))
-        return await question(self._operator)
 
 
 async def _matching(operator: Operator, pattern: re.Pattern[str]) -> list[str]:

@@ -57,6 +57,19 @@ def queue_of(topic: str, text: str) -> MessageQueue:
     return MessageQueue(topic, broker, int(number))
 
 
+def by_topic(offsets: Offsets) -> ByQueue:
+    """Offsets as a checkpoint has them. Always in one order: Spark compares the texts."""
+    found: ByQueue = {}
+    for queue in sorted(offsets):
+        found.setdefault(queue.topic, {})[text_of(queue)] = offsets[queue]
+    return found
+
+
+def from_topics(offsets: ByQueue) -> Offsets:
+    """What `by_topic` has written."""
+    return {queue_of(topic, text): number for topic, texts in offsets.items() for text, number in texts.items()}
+
+
 def by_queue_of(numbers: ByQueue, queues: Sequence[Queue], option: str) -> Offsets:
     """What an option says for each of these queues. ConfigError unless it names exactly these."""
     names = _names(queues)
@@ -154,19 +167,19 @@ def ranges_between(queues: Iterable[Queue], starts: Offsets, ends: Offsets) -> t
     is new, and read from its beginning.
     """
     ranges: list[Range] = []
-    losses: list[Loss] = []
+    missing: list[Loss] = []
     for queue in queues:
         if queue.name not in ends:
             continue
         start, end = starts.get(queue.name, 0), ends[queue.name]
         loss = lost(queue, start, end)
         if loss is not None:
-            losses.append(loss)
+            missing.append(loss)
         first = begin(queue, start)
         last = min(end, queue.max_offset)
         if first < last:
             ranges.append(Range(queue.name.topic, queue.name.broker, queue.address, queue.name.queue, first, last))
-    return ranges, losses
+    return ranges, missing
 
 
 def begin(queue: Queue, start: int) -> int:
@@ -182,6 +195,12 @@ def lost(queue: Queue, start: int, end: int) -> Loss | None:
     if start < queue.min_offset and start < end:
         return Loss(queue.name, start, min(queue.min_offset, end), "are gone: retention was faster than this query")
     return None
+
+
+def losses(queues: Iterable[Queue], starts: Offsets) -> list[Loss]:
+    """What is missing of the queues from these places on."""
+    found = (lost(queue, starts.get(queue.name, 0), queue.max_offset) for queue in queues)
+    return [loss for loss in found if loss is not None]
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

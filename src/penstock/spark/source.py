@@ -6,13 +6,14 @@ Spark makes one in a process of its own for each thing it wants to know: nothing
 here is asked on an executor.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from penstock.spark import columns
 from penstock.spark.batch import BatchReader
 from penstock.spark.errors import sentence
-from penstock.spark.options import BATCH, READ, read_options
+from penstock.spark.options import BATCH, READ, STREAM, read_options
+from penstock.spark.stream import StreamReader
 
 
 class PenstockSource(DataSource):
@@ -30,3 +31,9 @@ class PenstockSource(DataSource):
             options = read_options(self.options, BATCH)
             columns.check(schema)
             return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        with sentence():
+            options = read_options(self.options, STREAM)
+            columns.check(schema)
+            return StreamReader(options, schema)
