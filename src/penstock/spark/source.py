@@ -37,5 +37,5 @@ class PenstockSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with sentence():
             options = read_options(self.options, STREAM)
-            columns.check(schema)
+            values.check_values(schema, options.value_format, options.value_schema)
             return StreamReader(options, schema)
