@@ -5,7 +5,7 @@ A test that asks for a broker is run with both kinds; one that is not about a br
 
 import pytest
 
-KINDS = ("penstock", "rocketmq")
+KINDS = ("penstock", "rocketmq", "rocketmq-4")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -30,6 +30,16 @@ BROKER_NAME = "broker-a"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 15
 
+# 4.9 logs by a file that it looks for under its home, and does not start without it. What it says goes to its output.
+LOGBACK = """<configuration>
+  <appender name="said" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="said"/></root>
+</configuration>
+"""
+LOGBACK_FILES = ("logback_namesrv.xml", "logback_broker.xml")
+
 _OPENS = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
 _EXPORTS = ("jdk.internal.ref", "sun.nio.ch")
 JVM_FLAGS = (
@@ -114,7 +124,9 @@ def _broker_settings(folder: Path, namesrv_port: int, broker_port: int) -> dict[
 
 def _configured(folder: Path, settings: Mapping[str, str]) -> Path:
     """A file of settings in a new folder, which is also the process's home."""
-    folder.mkdir(parents=True)
+    (folder / "conf").mkdir(parents=True)
+    for name in LOGBACK_FILES:
+        (folder / "conf" / name).write_text(LOGBACK, encoding="utf-8")
     file = folder / "settings.conf"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
     return file
