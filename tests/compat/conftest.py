@@ -5,7 +5,7 @@ packages from the network the first time. A client whose tools are not on this m
 reason; PENSTOCK_REQUIRE_INTEROP=1 makes that a failure.
 
 The broker is a `penstock serve` of this tree. PENSTOCK_COMPAT_NAMESRV=HOST:PORT names another that is running already,
-and PENSTOCK_COMPAT_NAMESRV=rocketmq (or rocketmq-4) starts a real RocketMQ 5.5 (or 4.9): the same assertions hold there.
+and PENSTOCK_COMPAT_NAMESRV=rocketmq starts a real RocketMQ 5.5 (rocketmq-4: 4.9): the same assertions hold there.
 """
 
 import contextlib
