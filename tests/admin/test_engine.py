@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from penstock.admin import growth
 from penstock.admin.engine import opened
 from penstock.admin.errors import AlreadyThere, NoEngine, NotPossible, NotSent, NotThere
 from penstock.admin.model import Outgoing
@@ -223,3 +224,72 @@ async def test_lag_of_a_consumer_that_subscribes_to_nothing(engine, orders, comm
         await consumer.assign([orders])
         lines = await engine.lag("readers")
     assert {MessageQueue(line.topic, line.broker, line.queue): line.lag for line in lines}[orders] == 6
+
+
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+async def meanwhile(producer, queue: MessageQueue, count: int) -> None:
+    for number in range(count):
+        await producer.send(Message("orders", b"%d" % number), queue)
+
+
+class Looks:
+    """An engine between whose two looks something happens."""
+
+    def __init__(self, engine, between) -> None:
+        self._engine, self._between = engine, between
+
+    def __getattr__(self, name):
+        ask = getattr(self._engine, name)
+
+        async def look(*args):
+            found = await ask(*args)
+            between, self._between = self._between, None
+            if between is not None:
+                await between
+            return found
+
+        return look
+
+
+async def test_s17_twins_and_the_growth_of_what_nobody_reads(engine, orders, commit, join, producer):
+    """Two connections with one ClientID say that they have queue 0, so nobody has queue 1, and that fills up."""
+    await commit(orders, 4)
+    first, second = await join(offsets={orders: 4}), await join(offsets={orders: 4})
+    second.instance.client_id = first.instance.client_id
+    await second.instance.heartbeat()
+    unread = orders._replace(queue=1)
+    found = await growth.group(Looks(engine, meanwhile(producer, unread, 7)), "readers", 0)
+    [twins] = found.twins
+    assert (twins.client_id, twins.read_twice) == (first.instance.client_id, [str(orders)])
+    assert sorted(twins.addresses) == sorted(member.address for member in found.members)
+    assert len(set(twins.addresses)) == 2
+    [one] = [one for one in found.unread if one.topic == "orders"]
+    assert (one.queue, one.lag, one.growth) == (1, 17, 7)
+    lines = {line.queue: line for line in await engine.lag("readers", "orders")}
+    assert lines[0].owners == [first.instance.client_id] * 2
+
+
+async def test_a_queue_that_was_taken_between_two_looks_is_not_unread(engine, orders, commit, join):
+    await commit(orders, 4)
+    member = await join(offsets={orders: 4})
+
+    async def taken() -> None:
+        member.offsets[orders._replace(queue=1)] = 0
+
+    found = await growth.group(Looks(engine, taken()), "readers", 0)
+    assert [one for one in found.unread if one.topic == "orders"] == []
+
+
+async def test_how_much_a_lag_has_grown(engine, orders, commit, producer):
+    await commit(orders, 4)
+    lines = await growth.lag(Looks(engine, meanwhile(producer, orders, 3)), "readers", "orders", 0)
+    assert [(line.queue, line.lag, line.growth) for line in lines] == [(0, 9, 3), (1, 10, 0)]
+
+
+async def test_a_member_that_does_not_say_what_it_reads_makes_no_queue_unread(engine, orders, commit, join):
+    await commit(orders, 4)
+    member = await join(offsets={orders: 4})
+    member.asked = lambda frame, link: False
+    assert (await engine.group("readers")).unread == []

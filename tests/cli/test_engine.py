@@ -223,6 +223,12 @@ def test_lag_and_groups(run, topic, of, broker):
     found = of("lag", group)
     assert (found["lag"], [(q["committed"], q["end"], q["lag"]) for q in found["queues"]]) == (4, [(1, 5, 4)])
     assert run("lag", group, "--max", "4")[0] == 0
+    code, out, _ = run("lag", group, "--over", "0.1")
+    assert (code, "grew by" in out, out.splitlines()[-1]) == (
+        0,
+        True,
+        f"{group} is 4 messages behind, 0 more than 0.1 s ago",
+    )
     code, out, _ = run("lag", group, "--max", "3")
     assert (code, f"{group} is 4 messages behind" in out) == (1, True)
     assert group in [line["name"] for line in of("group", "list")]

@@ -68,6 +68,24 @@ class Subscription(msgspec.Struct):
     version: int
 
 
+class Twins(msgspec.Struct):
+    """Instances with one ClientID: each takes the share of the first, and nobody that of the second."""
+
+    client_id: str
+    addresses: list[str]
+    read_twice: list[str]  # queues, as one of them says
+
+
+class Unread(msgspec.Struct):
+    """A queue that no member of a group reads, though some are online."""
+
+    topic: str
+    broker: str
+    queue: int
+    lag: int
+    growth: int | None = None  # messages, between two looks
+
+
 class GroupDetail(msgspec.Struct):
     name: str
     model: str
@@ -75,6 +93,9 @@ class GroupDetail(msgspec.Struct):
     subscriptions: list[Subscription]
     lag: int
     settings: dict[str, object]
+    twins: list[Twins] = []
+    unread: list[Unread] = []
+    looked_s: float = 0  # how far the two looks lie apart
 
 
 class Lag(msgspec.Struct):
@@ -84,10 +105,12 @@ class Lag(msgspec.Struct):
     topic: str
     broker: str
     queue: int
-    owners: list[str]  # ClientIDs: more than one reads the queue twice, none leaves it unread
+    owners: list[str]  # ClientIDs, one per connection: more than one reads the queue twice, none leaves it unread
     committed: int
     end: int
     last_ms: int  # when the last message was stored that has been consumed; 0 when that is not known
+    broadcast: bool = False  # it is one instance's
+    growth: int | None = None  # messages, between two looks
 
     @property
     def lag(self) -> int:

@@ -7,6 +7,7 @@ from typing import Self
 from penstock.admin import flow, model, reset
 from penstock.admin.errors import AlreadyThere, NotPossible, NotThere
 from penstock.admin.flow import message_of
+from penstock.admin.growth import twins_in, unread_in
 from penstock.admin.place import Place
 from penstock.client import tables
 from penstock.client.errors import NoRoute
@@ -126,9 +127,11 @@ class RocketmqEngine:
             model.Subscription(topic, one.sub_string, one.expression_type or "TAG", one.sub_version)
             for topic, one in sorted((there.subscription_table if there else {}).items())
         ]
-        behind = sum(line.lag for line in await self._lag(name, "", there, owned))
-        settings = settings_of(config) if config else {}
-        return model.GroupDetail(name, model_of(there), members, subscriptions, behind, settings)
+        lines, kind = await self._lag(name, "", there, owned), model_of(there)
+        detail = model.GroupDetail(name, kind, members, subscriptions, sum(line.lag for line in lines), {})
+        detail.settings, detail.twins = settings_of(config) if config else {}, twins_in(members)
+        detail.unread = unread_in(lines, members) if kind == model.CLUSTER else []
+        return detail
 
     async def delete_group(self, name: str) -> None:
         """Its settings, its offsets, its retries and dead letters. Not while somebody is in it."""
@@ -174,15 +177,17 @@ class RocketmqEngine:
             return [line for one in topics for line in await self._broadcast_lag(group, one)]
         stats = await self._operator.group_stats(group, topic)
         owners: dict[MessageQueue, list[str]] = {}
-        for client, queues in owned.items():
-            for queue in queues or ():
-                owners.setdefault(queue, []).append(client)
+        for one in (
+            there.connection_set if there else ()
+        ):  # two of one ClientID have the same queues, and read them twice
+            for queue in owned[one.client_id] or ():
+                owners.setdefault(queue, []).append(one.client_id)
         return [
             model.Lag(
-                group, q.topic, q.broker, q.queue, owners.get(q, []), one.consumer_offset, one.broker_offset,
-                one.last_timestamp,
+                group, q.topic, q.broker, q.queue, owners.get(q, []), stat.consumer_offset, stat.broker_offset,
+                stat.last_timestamp,
             )
-            for q, one in sorted(stats.items())
+            for q, stat in sorted(stats.items())
         ]  # fmt: skip
 
     async def _broadcast_lag(self, group: str, topic: str) -> list[model.Lag]:
@@ -193,7 +198,7 @@ class RocketmqEngine:
             return []
         told = await self._operator.client_offsets(group, topic)
         return [
-            model.Lag(group, topic, q.broker, q.queue, [client], offset, stats[q].max_offset, 0)
+            model.Lag(group, topic, q.broker, q.queue, [client], offset, stats[q].max_offset, 0, True)
             for client, offsets in sorted(told.offsets.items())
             for q, offset in sorted(offsets.items())
             if q in stats

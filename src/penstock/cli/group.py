@@ -1,6 +1,6 @@
 """`penstock group`: list, show, delete."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,14 @@ from penstock.cli.shared import (
     Yes,
     as_json,
     asked,
+    cell,
     new_app,
     print_table,
     sure,
 )
+
+if TYPE_CHECKING:
+    from penstock.admin.model import GroupDetail
 
 app = new_app("Consumer groups of an engine: list, show, delete.")
 
@@ -33,9 +37,25 @@ def list_(engine: EngineUrl = DEFAULT_ENGINE, json: AsJson = False) -> None:
 
 
 @app.command()
-def show(group: Name, engine: EngineUrl = DEFAULT_ENGINE, json: AsJson = False) -> None:
-    """A group's members and the queues they read, its subscriptions, its settings and its lag."""
-    found = asked(engine, lambda e: e.group(group))
+def show(
+    group: Name,
+    over_s: Annotated[
+        float,
+        typer.Option(
+            "--over", min=0, metavar="SECONDS", help="How far apart to look twice at queues that nobody reads."
+        ),
+    ] = 2,
+    engine: EngineUrl = DEFAULT_ENGINE,
+    json: AsJson = False,
+) -> None:
+    """A group's members and the queues they read, its subscriptions, its settings and its lag.
+
+    Instances with one ClientID are named, with the queues that they read twice; so are queues that nobody reads, and
+    by how much these have grown between two looks.
+    """
+    from penstock.admin import growth
+
+    found = asked(engine, lambda e: growth.group(e, group, over_s))
     if json:
         print(as_json(found))
         return
@@ -49,6 +69,19 @@ def show(group: Name, engine: EngineUrl = DEFAULT_ENGINE, json: AsJson = False) 
     if found.members:
         members = [(m.client_id, m.address, m.language, m.version, m.queues) for m in found.members]
         print_table(("member", "address", "language", "version", "reads"), members)
+    _print_wrong(found)
+
+
+def _print_wrong(found: "GroupDetail") -> None:
+    for twins in found.twins:
+        print(
+            f"\n{len(twins.addresses)} instances have the ClientID {cell(twins.client_id)}: {cell(twins.addresses)}. "
+            f"They read the same queues, each message twice: {cell(twins.read_twice)}. Give each a ClientID of its own."
+        )
+    if found.unread:
+        print("\nqueues that nobody reads:")
+        rows = [(one.topic, one.broker, one.queue, one.lag, one.growth) for one in found.unread]
+        print_table(("topic", "broker", "queue", "lag", f"grew in {found.looked_s:g} s by"), rows)
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """`penstock lag`: how far a group is behind, per queue, and who reads it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from penstock.cli.shared import (
     struct_of,
 )
 
+if TYPE_CHECKING:
+    from penstock.admin.model import Lag
+
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 
@@ -27,6 +30,9 @@ def lag(
     limit: Annotated[
         int | None, typer.Option("--max", min=0, help="Exit with 1 when the group is further behind than this.")
     ] = None,
+    over_s: Annotated[
+        float, typer.Option("--over", min=0, metavar="SECONDS", help="Look twice, so far apart: how much has it grown?")
+    ] = 0,
     engine: EngineUrl = DEFAULT_ENGINE,
     json: AsJson = False,
 ) -> None:
@@ -35,15 +41,32 @@ def lag(
     A queue that two members read has two owners; one that nobody reads has none. The instances of a broadcast group
     stand in lines of their own.
     """
-    lines = asked(engine, lambda e: e.lag(group, topic))
+    from penstock.admin import growth
+
+    lines = asked(engine, lambda e: growth.lag(e, group, topic, over_s) if over_s else e.lag(group, topic))
     behind = sum(line.lag for line in lines)
     if json:
-        print(as_json({"group": group, "lag": behind, "queues": [struct_of(line, lag=line.lag) for line in lines]}))
+        queues = [struct_of(line, lag=line.lag) for line in lines]
+        print(as_json({"group": group, "lag": behind, "over_s": over_s, "queues": queues}))
     else:
-        rows = [
-            (one.topic, one.broker, one.queue, one.committed, one.end, one.lag, one.owners, moment(one.last_ms))
-            for one in lines
-        ]
-        print_table(("topic", "broker", "queue", "committed", "end", "lag", "owner", "consumed up to"), rows)
-        print(f"\n{group} is {behind} messages behind")
+        _print(lines, over_s)
+        print(f"\n{group} is {behind} messages behind{_growth(lines, over_s)}")
     raise typer.Exit(EXIT_BAD_NEWS if limit is not None and behind > limit else EXIT_DONE)
+
+
+def _print(lines: "list[Lag]", over_s: float) -> None:
+    grows = ("grew by",) if over_s else ()
+    rows = [
+        (one.topic, one.broker, one.queue, one.committed, one.end, one.lag)
+        + ((one.growth,) if over_s else ())
+        + (one.owners, moment(one.last_ms))
+        for one in lines
+    ]
+    print_table(("topic", "broker", "queue", "committed", "end", "lag", *grows, "owner", "consumed up to"), rows)
+
+
+def _growth(lines: "list[Lag]", over_s: float) -> str:
+    if not over_s:
+        return ""
+    grown = sum(line.growth or 0 for line in lines)
+    return f", {abs(grown)} {'more' if grown >= 0 else 'less'} than {over_s:g} s ago"

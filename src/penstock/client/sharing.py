@@ -15,7 +15,6 @@ from penstock.client.consumer.subscription import SQL92, Subscription, subscript
 from penstock.client.consumer.twins import Twins
 from penstock.client.episodes import Troubles
 from penstock.client.errors import ClientError
-from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance
 from penstock.client.link import Link
 from penstock.client.reading import Reader, Wanted
@@ -108,10 +107,8 @@ class Sharing:
         """One rebalance. False when something could not be told or taken, and another round is worth it soon."""
         whole, changed = True, False
         async with self._changing:
-            if self._twins.must_rename:  # leave the share to the twin, and join as somebody else
-                await self._drop(list(self._readers))
-                await self._instance.rename(fresh_client_id(), self._group)
-                self._twins.renamed()
+            if self._twins.must_rename:
+                await self._shares.leave_to_twin(lambda: self._drop(list(self._readers)))
             for topic, subscribed in list(self.subscriptions.items()):
                 share = await self._shares.of(topic)
                 if share is None:

@@ -98,7 +98,8 @@ class PushConsumer:
             self._subscribe(RETRY_PREFIX + group, ALL, TAG)
         shared = strategy or Averagely()
         interval_ms = self.instance.timers.rebalance_interval_ms
-        self._twins = Twins(group, shared, self.instance.clock, interval_ms, keeps_id=broadcast or keep_client_id)
+        keeps_id = broadcast or keep_client_id
+        self._twins = Twins(group, shared, self.instance.clock, interval_ms, keeps_id, broadcast)
         self._shares = Shares(self.instance, group, shared, broadcast, self._twins)
         self._offsets = self._offsets_kept(offsets_folder)
         self._assemble(handler or self._source.handle)
@@ -267,7 +268,7 @@ class PushConsumer:
         notified, self._notified = self._notified, False
         try:
             if self._twins.must_rename:
-                await self._rename()
+                await self._shares.leave_to_twin(lambda: self._holding.drop(list(self.owned)))
             return await self._holding.rebalance()
         except Exception:
             log.exception("a rebalance failed, it is tried again", group=self.group)
@@ -275,12 +276,6 @@ class PushConsumer:
             if notified:
                 self._holding.pulls.members_changed()
         return False
-
-    async def _rename(self) -> None:
-        """Leave the share to the twin, and join as somebody else."""
-        await self._holding.drop(list(self.owned))
-        await self.instance.rename(fresh_client_id(), self.group)
-        self._twins.renamed()
 
     def _moved(self, assigned: Assigned, offset: int) -> None:
         self._mover.moved(assigned, offset, self._rebalance_soon, self.instance.timers.rebalance_interval_ms)

@@ -5,15 +5,16 @@ that all of them share. Nobody is in charge: each takes its own share, and lets 
 """
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from penstock import logs
 from penstock.client.allocate import Strategy
-from penstock.client.consumer.twins import Twins
+from penstock.client.consumer.twins import Twins, addresses_of, backlog_of
 from penstock.client.errors import ClientError, NoRoute
+from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance
 from penstock.client.routes import MessageQueue, Route, ids_in_order
 from penstock.wire.rocketmq.codes import RequestCode
@@ -55,13 +56,25 @@ class Shares:
         if not queues:
             return queues
         ids = await self._members(route)
-        if ids is not None:
-            self._twins.look(self._instance.client_id, queues, ids)
+        if ids is not None and (found := self._twins.look(self._instance.client_id, queues, ids)) is not None:
+            broker = route.broker_datas[0].broker_name
+            addresses = await addresses_of(self._instance.cluster, broker, self._group, found.client_id)
+            self._twins.say(found, addresses, await self._backlog(found.by_nobody))
         if self._broadcast:
             return queues
         if ids is None:
             return None
         return self.strategy.allocate(self._group, self._instance.client_id, queues, ids)
+
+    async def _backlog(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        return await backlog_of(self._instance.cluster, self._group, queues)
+
+    async def leave_to_twin(self, drop: Callable[[], Awaitable[None]]) -> None:
+        """The twin is there for good: leave the share to it, and join as somebody else."""
+        await self._twins.say_growth(self._backlog)
+        await drop()
+        await self._instance.rename(fresh_client_id(), self._group)
+        self._twins.renamed()
 
     async def _members(self, route: Route) -> list[str] | None:
         """The ClientIDs of the group, once per connection. A broker that does not know this one (it has just started,
