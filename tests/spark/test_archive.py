@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import shutil
 
+import msgspec
 import pytest
 
 from penstock.errors import ConfigError
@@ -178,19 +179,16 @@ def test_state_without_its_table_is_refused(feed, settings):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"topics": ""}, "topics or a pattern"),
-        ({"format": "csv"}, "not 'csv'"),
-        ({"format": "delta"}, "Delta is not there"),
-    ],
+    ("change", "words"), [({"topics": ""}, "topics or a pattern"), ({"format": "csv"}, "not 'csv'")]
 )
-def test_what_cannot_be_done_is_said(spark, feed, settings, change, words):
-    import msgspec
-
-    asked = msgspec.structs.replace(settings, **change)
+def test_what_cannot_be_done_is_said(settings, change, words):
     with pytest.raises(ConfigError, match=words):
-        archive.start(spark, asked) if "topics" in change else archive.archived(feed.stream, asked)
+        msgspec.structs.replace(settings, **change).check()
+
+
+def test_delta_that_is_not_there_is_said(feed, settings):
+    with pytest.raises(ConfigError, match="Delta is not there"):
+        archive.archived(feed.stream, msgspec.structs.replace(settings, format="delta"))
 
 
 def test_files_are_merged_by_size():

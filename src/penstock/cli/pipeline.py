@@ -16,20 +16,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli.shared import AsJson, as_json, new_app, print_table, struct_of
+from penstock.cli.shared import DEFAULT_ENGINE, EXIT_BAD_NEWS, AsJson, as_json, moment, new_app, print_table, struct_of
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import PIPELINES, Pipeline
+from penstock.spark.pipelines import PIPELINES, Pipeline, pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.pipelines.running import Progress
 
-app = new_app("Ready-made pipelines on Spark: topics to a lake, and what the lake tells.")
 
-Lake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The folder that the pipeline was given.")]
-LEVELS = ("off", "error", "warn", "info")
 ENVIRONMENT = {"service": "PENSTOCK_ENGINE", "lake": "PENSTOCK_LAKE"}
+LEVELS = ("off", "error", "warn", "info")
+Lake = Annotated[
+    str, typer.Option("--lake", metavar="DIR", envvar=ENVIRONMENT["lake"], help="The folder that pipelines were given.")
+]
+
+
+class Commands(TyperGroup):
+    """`pipeline replay` is `pipeline run replay`: it is run by hand, and ends."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), "replay"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(PIPELINES["replay"]) if cmd_name == "replay" else super().get_command(ctx, cmd_name)
 
 
 class Runs(TyperGroup):
@@ -42,6 +53,7 @@ class Runs(TyperGroup):
         return _command(PIPELINES[cmd_name]) if cmd_name in PIPELINES else None
 
 
+app = new_app("Ready-made pipelines on Spark: topics to a lake, and what the lake tells.", Commands)
 runs = typer.Typer(cls=Runs, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(runs, name="run", help="Go on where it stopped, until Ctrl-C, or with --once until all is taken.")
 
@@ -58,6 +70,77 @@ def list_(json: AsJson = False) -> None:
         print(as_json([one._asdict() for one in PIPELINES.values()]))
     else:
         print_table(("pipeline", "what it does"), [(one.name, one.about) for one in PIPELINES.values()])
+
+
+# --- what is in a lake ------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def status(
+    name: Annotated[str, typer.Argument(metavar="[PIPELINE]", help="Only this one.")] = "",
+    lake: Lake = "lake",
+    limit: Annotated[
+        int | None, typer.Option("--max", min=0, help="Exit with 1 when one is further behind than this.")
+    ] = None,
+    service: Annotated[str, typer.Option(envvar=ENVIRONMENT["service"], help="What they read from.")] = DEFAULT_ENGINE,
+    json: AsJson = False,
+) -> None:
+    """How far the pipelines of a lake are, and how far behind the service. Told from the lake: no Spark is started."""
+    from pathlib import Path
+
+    from penstock.client.errors import ClientError
+    from penstock.spark.pipelines import status
+
+    found = status.queries(Path(lake), pipeline(name).name if name else "")
+    try:
+        status.compare(found, service)
+    except ClientError as error:
+        if limit is not None:
+            raise
+        _say(f"penstock: how far behind is not known: {error}")
+    tables = [one for one in status.tables(Path(lake)) if not name or one.name.split("/")[0] == name]
+    if json:
+        print(as_json({"queries": found, "tables": tables}))
+    else:
+        print_table(
+            ("pipeline", "query", "batches", "last began", "rows", "behind"),
+            [
+                (one.pipeline, one.query, (one.batch if one.batch is not None else -1) + 1, moment(one.at_ms), one.rows,
+                 one.behind) for one in found
+            ],
+        )  # fmt: skip
+        print()
+        print_table(("table", "files", "bytes"), [(one.name, one.files, one.size_bytes) for one in tables])
+    if limit is not None and any((one.behind or 0) > limit for one in found):
+        raise typer.Exit(EXIT_BAD_NEWS)
+
+
+@app.command()
+def show(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="As `status` names it.")],
+    lake: Lake = "lake",
+    limit: Annotated[int, typer.Option("--rows", "-n", min=1, max=100_000, help="At most so many.")] = 20,
+    order: Annotated[str, typer.Option("--by", metavar="COLUMN", help="Those with its largest values first.")] = "",
+    json: AsJson = False,
+) -> None:
+    """Rows of a table. Read from its files: no Spark is started."""
+    from pathlib import Path
+
+    from penstock.spark.pipelines import status
+
+    columns, rows = status.rows(Path(lake), table, limit, order)
+    if json:
+        for row in rows:
+            print(as_json(dict(zip(columns, map(_plain, row), strict=True))))
+    else:
+        print_table(columns, [[_plain(value) for value in row] for row in rows])
+
+
+def _plain(value: object) -> object:
+    """Bytes as text where they are text; a map as one."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -118,13 +201,11 @@ def quiet(level: str) -> dict[str, str]:
     if level not in LEVELS:
         raise ConfigError(f"--spark-log {level[:20]!r} is not one of {', '.join(LEVELS)}")
     told = os.path.join(os.path.dirname(inspect.getfile(Pipeline)), "log4j2.properties")
-    return {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}",
-        "spark.log.level": level.upper(),
-    }
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}"}
 
 
 def _run(chosen: Pipeline, settings: Any, master: str, conf: dict[str, str], json: bool) -> None:
+    settings.check()
     with _spark(chosen, master, conf) as spark, _stopped_by_signals() as stop:
         outcome = chosen.module.run(settings, spark=spark, show=_show_json if json else _show, stop=stop)
     if json:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from penstock.admin.engine import Engine
@@ -33,8 +34,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 T = TypeVar("T")
 
 
-def new_app(about: str) -> typer.Typer:
+def new_app(about: str, kind: type[TyperGroup] = TyperGroup) -> typer.Typer:
     return typer.Typer(
+        cls=kind,
         help=about,
         no_args_is_help=True,
         rich_markup_mode=None,

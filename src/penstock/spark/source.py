@@ -9,7 +9,7 @@ here is asked on an executor.
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from penstock.spark import columns, values
+from penstock.spark import columns
 from penstock.spark.batch import BatchReader
 from penstock.spark.errors import sentence
 from penstock.spark.options import BATCH, READ, STREAM, read_options
@@ -21,21 +21,19 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         """What a read without `.schema(...)` gives."""
         with sentence():
-            options = read_options(self.options, READ)
-            messages = columns.schema(options.include_properties)
-            return values.with_values(messages, options.value_format, options.value_schema)
+            return columns.schema(read_options(self.options, READ).include_properties)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with sentence():
             options = read_options(self.options, BATCH)
-            values.check_values(schema, options.value_format, options.value_schema)
+            columns.check(schema)
             return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with sentence():
             options = read_options(self.options, STREAM)
-            values.check_values(schema, options.value_format, options.value_schema)
+            columns.check(schema)
             return StreamReader(options, schema)

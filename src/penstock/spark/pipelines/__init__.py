@@ -33,7 +33,11 @@ class Pipeline(NamedTuple):
             raise
 
 
-_ALL = (Pipeline("archive", "keep what is in topics: Parquet by topic and day, each message once"),)
+_ALL = (
+    Pipeline("archive", "keep what is in topics: Parquet by topic and day, each message once"),
+    Pipeline("replay", "put a time span of the archive back into a topic", streams=False),
+    Pipeline("etl", "topic to topic, or topic to lake, as one SQL file says"),
+)
 PIPELINES = {pipeline.name: pipeline for pipeline in _ALL}
 
 

@@ -40,6 +40,13 @@ class Settings(running.Settings, frozen=True, kw_only=True):
         FILES_PER_TIER
     )
 
+    def check(self) -> None:
+        super().check()
+        if bool(self.topics) == bool(self.pattern):
+            raise ConfigError("archive needs topics or a pattern, and not both: --topics a,b or --pattern '.*'")
+        if self.format not in WRITERS:
+            raise ConfigError(f"the archive's format is one of {', '.join(WRITERS)}, not {self.format[:20]!r}")
+
 
 def archived(messages: "DataFrame", settings: Settings) -> "StreamingQuery":
     """A stream of messages into the lake."""
@@ -55,8 +62,7 @@ def by_day(messages: "DataFrame") -> "DataFrame":
 
 
 def start(spark: "SparkSession", settings: Settings) -> running.Started:
-    if bool(settings.topics) == bool(settings.pattern):
-        raise ConfigError("archive needs topics or a pattern, and not both: --topics orders,payments or --pattern '.*'")
+    settings.check()
     return [archived(running.messages(spark, settings, **_wanted(settings)), settings)]
 
 
@@ -66,6 +72,20 @@ def run(settings: Settings, **how: Any) -> running.Outcome:
 
 def folder(settings: running.Settings) -> Path:
     return settings.folder / NAME
+
+
+def table(spark: "SparkSession", settings: running.Settings) -> "DataFrame":
+    """The archive, with topics as text (Spark takes a topic named 1 for a number) and all columns there ever were."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    place = folder(settings)
+    if not place.is_dir():
+        raise ConfigError(f"there is no archive in {settings.lake}: `penstock pipeline run archive` makes one")
+    if (place / "_delta_log").is_dir():
+        return spark.read.format("delta").load(str(place))
+    found = spark.read.option("mergeSchema", "true").parquet(str(place)).schema
+    text = [StructField(one.name, StringType()) if one.name == "topic" else one for one in found.fields]
+    return spark.read.schema(StructType(text)).parquet(str(place))
 
 
 def _wanted(settings: Settings) -> Mapping[str, object]:
@@ -103,8 +123,6 @@ WRITERS = {"parquet": _to_parquet, "delta": _to_delta}
 
 
 def _format(spark: "SparkSession", settings: Settings) -> str:
-    if settings.format not in WRITERS:
-        raise ConfigError(f"the archive's format is one of {', '.join(WRITERS)}, not {settings.format[:20]!r}")
     if settings.format == "delta" and not _has_delta(spark):
         raise ConfigError(
             f"Delta is not there: give Spark its package (--conf spark.jars.packages={DELTA_PACKAGE} --conf "

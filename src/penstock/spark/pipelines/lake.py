@@ -85,11 +85,7 @@ class Table:
     @property
     def rows_total(self) -> int:
         """Rows that were put into the table in all its time."""
-        return _read(self._last).rows_total if self._last else 0
-
-    @property
-    def _last(self) -> Path | None:
-        return max(self._notes.glob("*" + _DONE), default=None)
+        return rows_in(self.state) or 0
 
     # --- a note is carried out --------------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ class Table:
 
     def _has(self, number: int, query: str) -> bool:
         """Whether a batch is in the table. Numbers count within one checkpoint: those of another say nothing."""
-        last = self._last
+        last = _last(self.state)
         if last is None:
             return False
         if (found := _read(last).query) != query:
@@ -139,6 +135,16 @@ class Table:
                 f"one, or delete the table and {self.state}"
             )
         return number <= int(last.stem)
+
+
+def rows_in(state: Path) -> int | None:
+    """Rows of the table that this is the state of, told without opening it; None when nothing is known of one."""
+    last = _last(state)
+    return _read(last).rows_total if last else None
+
+
+def _last(state: Path) -> Path | None:
+    return max((state / "notes").glob("*" + _DONE), default=None)
 
 
 def _read(note: Path) -> Note:

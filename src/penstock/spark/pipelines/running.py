@@ -48,6 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     every_s: Annotated[float, msgspec.Meta(description="Seconds from batch to batch.")] = 10.0
     batch_rows: Annotated[int, msgspec.Meta(description="At most so many messages per batch; 0: all there are.")] = 0
 
+    def check(self) -> None:
+        """ConfigError for what can be seen to be wrong before Spark is started."""
+        _ = self.folder
+
     @property
     def folder(self) -> Path:
         if _URL.match(self.lake):
@@ -126,6 +130,7 @@ def run(
     stop: threading.Event | None = None,
 ) -> Outcome:
     """Start a pipeline and stay with it until it ends. Without a session of the caller's it has one of its own."""
+    settings.check()
     settings.folder.mkdir(parents=True, exist_ok=True)
     own = spark or session("penstock", master, {**SPARK_SETTINGS, **(conf or {})})
     try:
