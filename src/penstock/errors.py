@@ -165,6 +165,14 @@ class StagesFull(PenstockError):
         self.limit = limit
 
 
+class ConsumerBusy(PenstockError):
+    """A consumer does not go with those who are there."""
+
+
+class RangesOverlap(PenstockError):
+    """The key ranges that a consumer brings along are not right."""
+
+
 class TooManyHalves(PenstockError):
     def __init__(self, limit: int) -> None:
         super().__init__(

@@ -1,0 +1,393 @@
+"""A subscription: a cursor, its consumers, and who of them gets what.
+
+No I/O: `wanted` says which rows could go out now, `deal` is handed what was read of them and says who gets it. `feeder`
+runs the two in turns, whenever permits, acknowledgements, new entries or the time give cause.
+
+Two shapes of dispatch. With one active consumer (exclusive, failover) rows go out in order from where it reads; a
+change of the active one goes back to the cursor's mark. With several (shared, key_shared) every row that is out is held
+by somebody until it is acknowledged; what comes back waits in `replay` and goes first.
+"""
+
+import enum
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from penstock.core.subscriptions import keyed, single
+from penstock.core.subscriptions.cursor import Cursor
+from penstock.core.subscriptions.keyed import Holdings, Range, Ranges, Ring, Selector
+from penstock.core.subscriptions.replay import Delayed, Replay
+from penstock.core.subscriptions.seats import Offer, Seat
+from penstock.core.subscriptions.shared import Dealt, Turns
+from penstock.errors import ConsumerBusy
+
+READ_ROWS_MAX = 500
+HELD_MAX = 20_000  # rows that are looked ahead over while keys wait for their consumers
+HELD_PER_SEAT_MAX = 2_000
+
+
+class Kind(enum.StrEnum):
+    EXCLUSIVE = "Exclusive"
+    SHARED = "Shared"
+    FAILOVER = "Failover"
+    KEY_SHARED = "Key_Shared"
+
+
+SINGLE = {Kind.EXCLUSIVE, Kind.FAILOVER}
+
+
+class Delivery(NamedTuple):
+    """An entry on its way to a consumer."""
+
+    row: int
+    payload: memoryview
+    redeliveries: int
+    left: int | None  # a bit per message that is not acknowledged; None: all
+
+
+class Consumer(Protocol):
+    """Who is pushed to."""
+
+    @property
+    def seat(self) -> Seat: ...
+
+    def deliver(self, deliveries: list[Delivery]) -> None: ...
+
+    def activate(self, active: bool) -> None:
+        """It is the one that gets everything now, or no longer."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """What consumers of one subscription have to agree on."""
+
+    kind: Kind
+    sticky: bool = False  # key ranges are brought along
+    any_order: bool = False
+
+
+class Limits(msgspec.Struct, frozen=True):
+    unacked_max: int = 200_000  # of all consumers together; 0: any number
+    failover_delay_ms: int = 1_000
+
+
+class Want(NamedTuple):
+    """Rows to be read, in order; at least one, and not much more than these messages."""
+
+    rows: list[int]
+    messages_max: int
+    turn: int  # it is void once the subscription has gone back
+
+
+class Held(msgspec.Struct, gc=False):
+    """A row that is out."""
+
+    number: int  # of the seat
+    messages: int
+    slot: int
+
+
+class Subscription:
+    def __init__(self, name: str, topic: str, partition: int, cursor: Cursor, style: Style, limits: Limits) -> None:
+        self.name, self.topic, self.partition = name, topic, partition
+        self.cursor, self.style, self.limits = cursor, style, limits
+        self.consumers: dict[int, Consumer] = {}
+        self.active: Consumer | None = None
+        self.read_row = cursor.mark
+        self.unacked = 0
+        self.blocked = False
+        self.out: dict[int, Held] = {}
+        self.replay, self.delayed = Replay(), Delayed()
+        self.redelivered: dict[int, int] = {}
+        self._turns, self._holdings = Turns(), Holdings()
+        self._selector: Selector = Ring()
+        self._not_before_ms = 0
+        self._turn = 0
+        self._stuck = False  # nobody could take anything of the replay: not asked for again before somebody moves
+
+    @property
+    def is_single(self) -> bool:
+        return self.style.kind in SINGLE
+
+    @property
+    def seats(self) -> list[Seat]:
+        return [consumer.seat for consumer in self.consumers.values()]
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def join(self, consumer: Consumer, style: Style, ranges: Sequence[Range], now_ms: int) -> None:
+        """ConsumerBusy when it does not go with those who are there."""
+        if not self.consumers:
+            self._begin(style)
+        elif style != self.style:
+            raise ConsumerBusy(f"subscription {self.name!r} has consumers of another type ({self.style.kind})")
+        elif style.kind == Kind.EXCLUSIVE:
+            raise ConsumerBusy("Exclusive consumer is already connected")
+        if style.kind == Kind.KEY_SHARED:
+            self._selector.add(consumer.seat, ranges)
+        self.consumers[consumer.seat.number] = consumer
+        self._stuck = False
+        if self.is_single:
+            self._choose(now_ms, newcomer=consumer)
+
+    def _begin(self, style: Style) -> None:
+        """The first consumer after none: from the mark, with a clean slate."""
+        self.style = style
+        self._selector = Ranges() if style.sticky else Ring()
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Everything that is not acknowledged goes out again."""
+        self._go_back()
+        self.out.clear()
+        self.replay.clear()
+        self.delayed.clear()
+        self.redelivered.clear()
+        self._turns.clear()
+        self._holdings.clear()
+        self.unacked, self.blocked = 0, False
+        for seat in self.seats:
+            seat.settle(seat.unacked)
+
+    def _go_back(self) -> None:
+        """Read from the mark on. What is being read at the moment does not count."""
+        self.read_row = self.cursor.mark
+        self._turn += 1
+
+    def leave(self, consumer: Consumer, now_ms: int) -> None:
+        """What it had in hand goes to the others."""
+        seat = consumer.seat
+        if self.consumers.pop(seat.number, None) is None:
+            return
+        self._selector.remove(seat)
+        self._turns.forget(seat)
+        self._stuck = False
+        for row in [row for row, held in self.out.items() if held.number == seat.number]:
+            self.replay.add(row, self._settle(row).slot)
+        if self.is_single and consumer is self.active:
+            self.active = None
+            self._choose(now_ms)
+
+    def _choose(self, now_ms: int, newcomer: Consumer | None = None) -> None:
+        """Who is active from now on. Whoever takes over from somebody who is there waits a moment for acknowledgements
+        that are on their way.
+        """
+        seat = single.active_of(self.seats, self.topic, max(self.partition, -1))
+        chosen, before = self.consumers[seat.number] if seat else None, self.active
+        if chosen is before:
+            if newcomer is not None:
+                newcomer.activate(False)
+            return
+        self.active = chosen
+        self._go_back()
+        if self.style.kind == Kind.FAILOVER and before is not None:
+            self._not_before_ms = now_ms + self.limits.failover_delay_ms
+        for consumer in self.consumers.values():
+            if consumer in (before, chosen, newcomer):
+                consumer.activate(consumer is chosen)
+
+    # --- what consumers say -------------------------------------------------------------------------------------------
+
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """It has room for more messages."""
+        consumer.seat.flow(permits)
+        self._stuck = False
+
+    def ack(self, row: int) -> None:
+        if self.cursor.ack(row):
+            self._done(row)
+
+    def ack_part(self, row: int, left: int, count: int) -> None:
+        """Of a row's messages, those whose bit is set in `left` are not acknowledged."""
+        acked = self.cursor.ack_part(row, left, count)
+        if self.cursor.is_acked(row):
+            self._done(row)
+        elif row in self.out and acked:
+            held = self.out[row]
+            held.messages -= acked
+            self._settled(held.number, acked)
+
+    def ack_until(self, row: int) -> None:
+        """Everything below `row`."""
+        self.cursor.ack_until(row)
+        for gone in [gone for gone in self.out if gone < self.cursor.mark]:
+            self._done(gone)
+        self.replay.remove_below(self.cursor.mark)
+        self.redelivered = {at: times for at, times in self.redelivered.items() if at >= self.cursor.mark}
+
+    def _done(self, row: int) -> None:
+        if row in self.out:
+            self._settle(row)
+        self.replay.remove(row)
+        self.redelivered.pop(row, None)
+
+    def _settle(self, row: int) -> Held:
+        """A row is no longer out."""
+        held = self.out.pop(row)
+        if self.style.kind == Kind.KEY_SHARED:
+            self._holdings.settle(held.slot, held.number)
+        self._settled(held.number, held.messages)
+        return held
+
+    def _settled(self, number: int, messages: int) -> None:
+        self.unacked -= messages
+        self._stuck = False
+        if self.blocked and self.unacked < self.limits.unacked_max // 2:
+            self.blocked = False
+        consumer = self.consumers.get(number)
+        if consumer is not None:
+            consumer.seat.settle(messages)
+
+    def redeliver(self, consumer: Consumer, rows: Iterable[int] | None) -> None:
+        """What it gives back: these rows, or all that it has. A single consumer gives back everything."""
+        if self.is_single:
+            if consumer is self.active:
+                self._go_back()
+            return
+        number = consumer.seat.number
+        mine = [row for row, held in self.out.items() if held.number == number] if rows is None else rows
+        for row in mine:
+            held = self.out.get(row)
+            if held is not None and held.number == number:
+                self.redelivered[row] = self.redelivered.get(row, 0) + 1
+                self.replay.add(row, self._settle(row).slot)
+
+    def seek(self, row: int) -> None:
+        """Go on there, whatever was acknowledged."""
+        self.cursor.reset(row)
+        self.rewind()
+
+    # --- dealing ------------------------------------------------------------------------------------------------------
+
+    def wanted(self, min_row: int, behind: int, now_ms: int) -> Want | None:
+        """What could go out now, of the rows from `min_row` to below `behind`; None when nothing can."""
+        if self.cursor.mark < min_row:  # retention was faster
+            self.ack_until(min_row)
+        if self.is_single:
+            return self._wanted_by_one(behind, now_ms)
+        for row, slot in self.delayed.take_due(now_ms):
+            if not self.cursor.is_acked(row):
+                self.replay.add(row, slot)
+        messages_max = sum(seat.permits for seat in self.seats if seat.available)
+        if messages_max <= 0:
+            return None
+        rows = [] if self._stuck else list(self._deliverable())
+        if not rows:
+            messages_max = min(messages_max, self._room)
+            rows = self._new_rows(behind, messages_max)
+        return Want(rows, messages_max, self._turn) if rows else None
+
+    @property
+    def _room(self) -> int:
+        """How many messages more may be out."""
+        return self.limits.unacked_max - self.unacked if self.limits.unacked_max else sys.maxsize
+
+    def _wanted_by_one(self, behind: int, now_ms: int) -> Want | None:
+        if self.active is None or now_ms < self._not_before_ms or self.active.seat.permits <= 0:
+            return None
+        rows = self._rows_from(behind, self.active.seat.permits)
+        return Want(rows, self.active.seat.permits, self._turn) if rows else None
+
+    def _deliverable(self) -> Iterator[int]:
+        """Rows of the replay that somebody can take, the first ones."""
+        ordered, held = not self.style.any_order, set[int]()
+        seats = {seat.number: seat for seat in self.seats}
+        found = 0
+        for row, slot in self.replay:
+            if self.style.kind == Kind.KEY_SHARED and (
+                slot in held or keyed.may_have(slot, self._selector, self._holdings, seats, ordered) is None
+            ):
+                if ordered:
+                    held.add(slot)
+                continue
+            yield row
+            found += 1
+            if found == READ_ROWS_MAX:
+                return
+
+    def _new_rows(self, behind: int, messages_max: int) -> list[int]:
+        if self.blocked or len(self.replay) >= min(HELD_MAX, HELD_PER_SEAT_MAX * len(self.consumers)):
+            return []
+        return self._rows_from(behind, messages_max)
+
+    def _rows_from(self, behind: int, rows_max: int) -> list[int]:
+        """The next rows that are not acknowledged. No more than there are permits: a row is a message at least."""
+        rows: list[int] = []
+        row = self.cursor.next_unacked(self.read_row)
+        while row < behind and len(rows) < min(rows_max, READ_ROWS_MAX):
+            rows.append(row)
+            row = self.cursor.next_unacked(row + 1)
+        return rows
+
+    def deal(self, want: Want, offers: list[Offer], until: int, now_ms: int) -> list[tuple[Consumer, list[Delivery]]]:
+        """Who gets which of the offers. Rows that were wanted below `until` and are not among them are not to be had:
+        they count as acknowledged.
+        """
+        if want.turn != self._turn:
+            return []
+        there = {offer.row for offer in offers}
+        for row in want.rows:
+            if row < until and row not in there:
+                self.ack(row)
+        offers = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
+        given = self._deal_to_one(offers) if self.is_single else self._deal_out(offers, until, now_ms)
+        self._stuck = not given and bool(offers) and offers[0].row in self.replay
+        return self._deliveries(given)
+
+    def _deal_to_one(self, offers: list[Offer]) -> list[tuple[Seat, Offer]]:
+        if self.active is None:
+            return []
+        seat = self.active.seat
+        count = single.deal(offers, seat)
+        if count:
+            self.read_row = offers[count - 1].row + 1
+        return [(seat, offer) for offer in offers[:count]]
+
+    def _deal_out(self, offers: list[Offer], until: int, now_ms: int) -> list[tuple[Seat, Offer]]:
+        self.read_row = max(self.read_row, until)
+        offers = [offer for offer in offers if not self._is_early(offer, now_ms)]
+        given, left = self._dealt(offers)
+        for seat, offer in given:
+            self.replay.remove(offer.row)
+            self.out[offer.row] = Held(seat.number, offer.messages, offer.slot)
+            self.unacked += offer.messages
+        if self.limits.unacked_max and self.unacked >= self.limits.unacked_max:
+            self.blocked = True
+        for offer in left:
+            self.replay.add(offer.row, offer.slot)
+        return given
+
+    def _is_early(self, offer: Offer, now_ms: int) -> bool:
+        if offer.due_ms <= now_ms:
+            return False
+        self.replay.remove(offer.row)
+        self.delayed.add(offer.due_ms, offer.row, offer.slot)
+        return True
+
+    def _dealt(self, offers: list[Offer]) -> Dealt:
+        if self.style.kind == Kind.SHARED:
+            return self._turns.deal(offers, self.seats)
+        seats = {seat.number: seat for seat in self.seats}
+        return keyed.deal(offers, self._selector, self._holdings, seats, self.replay, not self.style.any_order)
+
+    def _deliveries(self, given: list[tuple[Seat, Offer]]) -> list[tuple[Consumer, list[Delivery]]]:
+        by_number: dict[int, list[Delivery]] = {}
+        for seat, offer in given:
+            delivery = Delivery(
+                offer.row, offer.payload, self.redelivered.get(offer.row, 0), self.cursor.part(offer.row)
+            )
+            by_number.setdefault(seat.number, []).append(delivery)
+        return [(self.consumers[number], deliveries) for number, deliveries in by_number.items()]
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """When to look again although nothing happens."""
+        if self.is_single:
+            return self._not_before_ms if self._not_before_ms > now_ms else None
+        return self.delayed.next_ms
+
+    def backlog(self, behind: int) -> int:
+        """Rows that are not acknowledged."""
+        return self.cursor.backlog(behind)
