@@ -259,6 +259,21 @@ def test_nothing_of_a_key_overtakes_what_was_held_back():
     assert ranges.select(slot) is None
 
 
+def test_what_came_back_while_more_of_its_key_was_read_goes_first():
+    world = World([Entry(1, b"k")] * 4, Kind.KEY_SHARED)
+    client = world.join()
+    world.flow(client, 2)
+    world.pump()
+    world.flow(client, 10)
+    want = world.subscription.wanted(0, 4, 0)
+    offers, until = world.read(want)
+    world.redeliver(client)
+    world.hand_out(want, offers, until)
+    assert rows(client) == [0, 1]
+    world.pump()
+    assert rows(client) == [0, 1, 0, 1, 2, 3]
+
+
 def test_a_slot_that_nobody_has_brought_waits():
     slot = slot_of(b"k")
     world = World([Entry(1, b"k")], Kind.KEY_SHARED, sticky=True)

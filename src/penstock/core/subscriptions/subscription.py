@@ -331,8 +331,9 @@ class Subscription:
             if row < until and row not in there:
                 self.ack(row)
         offers = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
+        is_replay = any(offer.row in self.replay for offer in offers)
         given = self._deal_to_one(offers) if self.is_single else self._deal_out(offers, until, now_ms)
-        self._stuck = not given and bool(offers) and offers[0].row in self.replay
+        self._stuck = is_replay and not given
         return self._deliveries(given)
 
     def _deal_to_one(self, offers: list[Offer]) -> list[tuple[Seat, Offer]]:
