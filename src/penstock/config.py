@@ -66,6 +66,7 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     topic_name_chars_max: int = 255
     topics_max: int = 20_000
     groups_max: int = 20_000  # with settings of their own
+    subscriptions_max: int = 100_000  # durable ones
     retention_ms: int = 72 * 3_600_000  # 0: for ever
     retention_bytes: int = 0  # per queue; 0: no limit
     waiters_max: int = 100_000

@@ -165,6 +165,24 @@ class StagesFull(PenstockError):
         self.limit = limit
 
 
+class SubscriptionNotFound(PenstockError):
+    def __init__(self, name: str, topic: str) -> None:
+        super().__init__(f"topic {topic!r} has no subscription {name!r}")
+        self.name, self.topic = name, topic
+
+
+class SubscriptionExists(PenstockError):
+    def __init__(self, name: str, topic: str) -> None:
+        super().__init__(f"topic {topic!r} has a subscription {name!r} already")
+        self.name, self.topic = name, topic
+
+
+class TooManySubscriptions(PenstockError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"there are {limit} subscriptions already: delete some, or raise broker.subscriptions_max")
+        self.limit = limit
+
+
 class ConsumerBusy(PenstockError):
     """A consumer does not go with those who are there."""
 

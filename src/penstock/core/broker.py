@@ -28,6 +28,7 @@ from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
 from penstock.core.stages import NO_FROST, Frost
 from penstock.core.staging import Staging
+from penstock.core.subscriptions.registry import Subscriptions
 from penstock.core.topics import Topics, TopicSettings
 from penstock.core.traffic import Traffic
 from penstock.core.vitals import Physician
@@ -74,6 +75,9 @@ class Broker:
         self.groups = Groups(clock, self.bus, self.group_settings)
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
+        self.subscriptions = Subscriptions(
+            store, self.keeper, progress, self.fetcher, self.waits, clock, self.bus, settings.subscriptions_max
+        )
         self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
         self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)
         self.traffic = Traffic(clock, settings.counters_max)
@@ -148,6 +152,7 @@ class Broker:
             with suppress(asyncio.CancelledError):
                 await self._chores
         await self.staging.stop()
+        self.subscriptions.stop()
         self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
         try:
             self._append_events()
@@ -219,7 +224,8 @@ class Broker:
         if now_ms - self._retained_ms >= self.config.store.clean_interval_ms:
             self._retained_ms = now_ms
             if self.store.read_only_because is None:
-                apply_retention(self.store, self.topics, self._clock, self.bus)
+                needed = self.subscriptions.first_unacked
+                apply_retention(self.store, self.topics, self._clock, self.bus, needed)
 
     async def _write_progress(self) -> None:
         self._changes = self.progress.take_changes()

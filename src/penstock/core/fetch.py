@@ -5,7 +5,7 @@ reads in a worker thread. Damage that a read comes upon is reported as an event;
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,20 @@ class Fetcher:
         if tags:
             plan.only(np.isin(plan.rows["tag"], list(tags)))
         return plan
+
+    def rows(self, queue: int) -> tuple[int, int]:
+        """The first row that is there, and the one behind the last that consumers see."""
+        table = self._store.table(queue)
+        return table.min_row, table.visible_row
+
+    def row_at_time(self, queue: int, store_ms: int) -> int:
+        """The first row stored at or after a time; behind the last when there is none."""
+        table = self._store.table(queue)
+        return min(table.row_at_time(store_ms), table.visible_row)
+
+    def plan_rows(self, queue: int, numbers: Sequence[int], messages_max: int, bytes_max: int) -> Plan:
+        """Rows here and there, in order."""
+        return self._store.plan_rows(queue, numbers, messages_max, bytes_max)
 
     def fetch_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch | None:
         """From an offset, if it is in memory."""

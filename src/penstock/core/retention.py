@@ -1,7 +1,10 @@
 """Retention: what is too old, or too much, goes from the front of each queue.
 
-The minimum offset moves at once; the space comes back when the store's cleaner gets there.
+The minimum offset moves at once; the space comes back when the store's cleaner gets there. What a durable subscription
+has not acknowledged stays: its backlog is bounded by other means.
 """
+
+from collections.abc import Callable
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, QueueTrimmed
@@ -20,7 +23,10 @@ def target_row(store: Store, topic: Topic, queue: int, now_ms: int) -> int:
     return min(row, table.visible_row)
 
 
-def apply_retention(store: Store, topics: Topics, clock: Clock, bus: Bus) -> None:
+Needed = Callable[[int], int | None]  # the first row of a queue that somebody needs, if anybody does
+
+
+def apply_retention(store: Store, topics: Topics, clock: Clock, bus: Bus, needed: Needed = lambda queue: None) -> None:
     """Trim every queue of every topic that holds too much."""
     now_ms = clock.now_ms()
     offsets: dict[int, int] = {}
@@ -30,6 +36,8 @@ def apply_retention(store: Store, topics: Topics, clock: Clock, bus: Bus) -> Non
         for queue in topic.queues:
             table = store.table(queue)
             row = target_row(store, topic, queue, now_ms)
+            first = needed(queue) if row > table.min_row else None
+            row = row if first is None else min(row, first)
             if row > table.min_row:
                 offsets[queue] = table.offset_of(row)
     before = {queue: store.bounds(queue).min_offset for queue in offsets}

@@ -9,7 +9,7 @@ process started is checked against its checksum the first time it is served; wha
 and never served.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import add
 from typing import NamedTuple
@@ -61,6 +61,21 @@ class Reader:
         if not table.min_row <= row <= table.visible_row:
             raise OffsetOutOfRange(table.queue, row, table.min_row, table.visible_row)
         return self._plan(table, row, messages_max, bytes_max)
+
+    def plan_rows(self, table: QueueTable, numbers: Sequence[int], messages_max: int, bytes_max: int) -> "Plan":
+        """Rows here and there, in order: as many as both limits allow, but at least one."""
+        first, until = numbers[0], numbers[-1] + 1
+        if not table.min_row <= first < until <= table.visible_row:
+            raise OffsetOutOfRange(table.queue, first, table.min_row, table.visible_row)
+        wanted = np.zeros(until - first, dtype=np.bool_)
+        wanted[np.asarray(numbers) - first] = True
+        rows = table.rows(first, until)
+        kept = _within(rows[wanted], messages_max, bytes_max)
+        last = int(np.flatnonzero(wanted)[len(kept) - 1])
+        plan = Plan(self, table, first, rows[: last + 1])
+        if len(kept) < last + 1:
+            plan.only(wanted[: last + 1])
+        return plan
 
     def _plan(self, table: QueueTable, first: int, messages_max: int, bytes_max: int) -> "Plan":
         until = min(table.visible_row, first + max(messages_max, 1))

@@ -248,6 +248,9 @@ class Store:
     def plan_row(self, queue: int, row: int, messages_max: int, bytes_max: int) -> Plan:
         return self._reader.plan_row(self.table(queue), row, messages_max, bytes_max)
 
+    def plan_rows(self, queue: int, numbers: Sequence[int], messages_max: int, bytes_max: int) -> Plan:
+        return self._reader.plan_rows(self.table(queue), numbers, messages_max, bytes_max)
+
     def read(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch:
         """Plan and load, waiting for the disk if need be."""
         batch = self.plan(queue, offset, messages_max, bytes_max).load(wait=True)

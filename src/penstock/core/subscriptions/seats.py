@@ -32,10 +32,11 @@ class Seat(msgspec.Struct):
     kept_permits: int = 0  # that came while it was blocked
     unacked: int = 0
     blocked: bool = False
+    open: bool = True  # whether its connection takes more at the moment
 
     @property
     def available(self) -> bool:
-        return self.permits > 0 and not self.blocked
+        return self.permits > 0 and self.open and not self.blocked
 
     def flow(self, permits: int) -> None:
         """The consumer has room for more."""

@@ -35,7 +35,7 @@ def deal(offers: Sequence[Offer], seat: Seat) -> int:
     it reads.
     """
     for at, offer in enumerate(offers):
-        if seat.permits <= 0:
+        if not seat.available:
             return at
         seat.permits -= offer.messages
     return len(offers)

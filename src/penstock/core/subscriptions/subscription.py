@@ -62,7 +62,7 @@ class Consumer(Protocol):
 class Style(msgspec.Struct, frozen=True):
     """What consumers of one subscription have to agree on."""
 
-    kind: Kind
+    kind: Kind = Kind.EXCLUSIVE
     sticky: bool = False  # key ranges are brought along
     any_order: bool = False
 
@@ -284,7 +284,7 @@ class Subscription:
         return self.limits.unacked_max - self.unacked if self.limits.unacked_max else sys.maxsize
 
     def _wanted_by_one(self, behind: int, now_ms: int) -> Want | None:
-        if self.active is None or now_ms < self._not_before_ms or self.active.seat.permits <= 0:
+        if self.active is None or now_ms < self._not_before_ms or not self.active.seat.available:
             return None
         rows = self._rows_from(behind, self.active.seat.permits)
         return Want(rows, self.active.seat.permits, self._turn) if rows else None

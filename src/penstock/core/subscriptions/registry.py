@@ -1,0 +1,231 @@
+"""Which subscriptions there are, and how far they are kept.
+
+That a durable subscription exists is a fact of the catalog: once somebody has subscribed, nothing that is published
+afterwards passes it by, whatever crashes. How far it is lies in the progress database and may lag a second: after a
+crash the last acknowledgements are delivered again.
+
+A subscription that is not durable lives in memory while it has consumers, and leaves nothing behind.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.core.events import Bus, Event, TopicDeleted
+from penstock.core.fetch import Fetcher
+from penstock.core.offsets import Progress
+from penstock.core.subscriptions.cursor import Cursor, CursorState
+from penstock.core.subscriptions.feeder import Feeder, Inspect
+from penstock.core.subscriptions.subscription import Limits, Style, Subscription
+from penstock.core.waits import Waits
+from penstock.errors import SubscriptionExists, SubscriptionNotFound, TooManySubscriptions
+from penstock.store.keeper import Keeper
+from penstock.store.store import Store
+
+PREFIX = "subscription/"
+KIND = "cursor"
+RUNS_MAX = 10_000  # acknowledged runs beyond the mark that are kept
+
+
+class Kept(msgspec.Struct):
+    """The fact that a durable subscription exists."""
+
+    queue: int
+    name: str
+    row: int  # where it began
+    created_ms: int
+    properties: dict[str, str] = {}
+
+
+class Attached(msgspec.Struct, eq=False):
+    """A subscription and who reads for it."""
+
+    subscription: Subscription
+    feeder: Feeder
+    queue: int
+    durable: bool
+    properties: dict[str, str]
+    created_ms: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A queue, as its topic calls it."""
+
+    queue: int
+    topic: str
+    partition: int = -1
+
+
+_decoder = msgspec.json.Decoder(Kept)
+_states = msgspec.msgpack.Decoder(CursorState)
+
+
+class Subscriptions:
+    def __init__(
+        self,
+        store: Store,
+        keeper: Keeper,
+        progress: Progress,
+        fetcher: Fetcher,
+        waits: Waits,
+        clock: Clock,
+        bus: Bus,
+        subscriptions_max: int,
+    ) -> None:
+        self._store, self._keeper, self._progress = store, keeper, progress
+        self._fetcher, self._waits, self._clock, self._max = fetcher, waits, clock, subscriptions_max
+        self._of: dict[int, dict[str, Attached]] = {}
+        self._kept: dict[tuple[int, str], Kept] = {}  # durable ones that nobody has asked for yet
+        for _, value in store.catalog.items(PREFIX):
+            kept = _decoder.decode(value)
+            self._kept[kept.queue, kept.name] = kept
+        self._inspect: Inspect = lambda offer: None
+        self._limits = Limits()
+        self._changed: set[tuple[int, str]] = set()
+        bus.listen(self._on_event)
+
+    def serve(self, inspect: Inspect, limits: Limits) -> None:
+        """How a gateway looks into entries, and its limits."""
+        self._inspect, self._limits = inspect, limits
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def find(self, place: Place, name: str, style: Style | None = None) -> Attached | None:
+        """One that is there; a durable one is taken up from where it was kept."""
+        found = self._of.get(place.queue, {}).get(name)
+        kept = self._kept.get((place.queue, name))
+        if found is None and kept is not None:
+            state = self._progress.get(KIND, _key(place.queue, name))
+            cursor = Cursor.of(_states.decode(state)) if state is not None else Cursor(kept.row)
+            found = self._attach(place, name, cursor, style or Style(), kept)
+        return found
+
+    def get(self, place: Place, name: str) -> Attached:
+        found = self.find(place, name)
+        if found is None:
+            raise SubscriptionNotFound(name, place.topic)
+        return found
+
+    def of(self, place: Place) -> Iterator[Attached]:
+        """All subscriptions of a queue."""
+        names = {name for queue, name in self._kept if queue == place.queue} | self._of.get(place.queue, {}).keys()
+        for name in sorted(names):
+            yield self.get(place, name)
+
+    def first_unacked(self, queue: int) -> int | None:
+        """The first row that a durable subscription of this queue still needs; None when there is none."""
+        marks = [self._mark(kept) for (number, _), kept in self._kept.items() if number == queue]
+        return min(marks, default=None)
+
+    def _mark(self, kept: Kept) -> int:
+        attached = self._of.get(kept.queue, {}).get(kept.name)
+        if attached is not None:
+            return attached.subscription.cursor.mark
+        state = self._progress.get(KIND, _key(kept.queue, kept.name))
+        return kept.row if state is None else _states.decode(state).mark
+
+    # --- creating and deleting ----------------------------------------------------------------------------------------
+
+    async def create(
+        self, place: Place, name: str, row: int, style: Style, properties: dict[str, str] | None = None
+    ) -> Attached:
+        """A durable one that begins at a row; returns when that is kept."""
+        if self.find(place, name) is not None:
+            raise SubscriptionExists(name, place.topic)
+        if len(self._kept) >= self._max:
+            raise TooManySubscriptions(self._max)
+        kept = Kept(place.queue, name, row, self._clock.now_ms(), properties or {})
+        self._store.put_facts({_fact(place.queue, name): msgspec.json.encode(kept)})
+        self._kept[place.queue, name] = kept
+        attached = self._attach(place, name, Cursor(row), style, kept)
+        await self._keeper.durable(self._store.end_position)
+        return attached
+
+    def create_transient(self, place: Place, name: str, row: int, style: Style) -> Attached:
+        """One that lives as long as its consumers."""
+        if self.find(place, name) is not None:
+            raise SubscriptionExists(name, place.topic)
+        return self._attach(place, name, Cursor(row), style, None)
+
+    def _attach(self, place: Place, name: str, cursor: Cursor, style: Style, kept: Kept | None) -> Attached:
+        subscription = Subscription(name, place.topic, place.partition, cursor, style, self._limits)
+        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._inspect)
+        attached = Attached(
+            subscription,
+            feeder,
+            place.queue,
+            kept is not None,
+            kept.properties if kept else {},
+            kept.created_ms if kept else self._clock.now_ms(),
+        )
+        self._of.setdefault(place.queue, {})[name] = attached
+        return attached
+
+    async def delete(self, attached: Attached) -> None:
+        """It is gone, with its cursor; returns when that is durable."""
+        name, queue = attached.subscription.name, attached.queue
+        self.drop(attached)
+        if self._kept.pop((queue, name), None) is not None:
+            self._store.put_facts({_fact(queue, name): None})
+            self._progress.put(KIND, _key(queue, name), None)
+            self._changed.discard((queue, name))
+            await self._keeper.durable(self._store.end_position)
+
+    def drop(self, attached: Attached) -> None:
+        """Out of memory: one that is not durable is gone with it."""
+        attached.feeder.stop()
+        names = self._of.get(attached.queue, {})
+        if names.get(attached.subscription.name) is attached:
+            del names[attached.subscription.name]
+
+    async def set_properties(self, attached: Attached, properties: dict[str, str]) -> None:
+        kept = self._kept[attached.queue, attached.subscription.name]
+        kept.properties = attached.properties = properties
+        self._store.put_facts({_fact(kept.queue, kept.name): msgspec.json.encode(kept)})
+        await self._keeper.durable(self._store.end_position)
+
+    def _on_event(self, event: Event) -> None:
+        """With a topic go its subscriptions."""
+        if isinstance(event, TopicDeleted):
+            gone = {queue for queue, _ in self._kept if not self._store.has_queue(queue)}
+            self._forget(gone | {queue for queue in self._of if not self._store.has_queue(queue)})
+
+    def _forget(self, queues: Iterable[int]) -> None:
+        for queue in queues:
+            for attached in list(self._of.pop(queue, {}).values()):
+                attached.feeder.stop()
+            for number, name in [key for key in self._kept if key[0] == queue]:
+                del self._kept[number, name]
+                self._store.put_facts({_fact(number, name): None})
+                self._progress.put(KIND, _key(number, name), None)
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def touch(self, attached: Attached) -> None:
+        """Its cursor has moved: it is kept with the next chores."""
+        if attached.durable:
+            self._changed.add((attached.queue, attached.subscription.name))
+
+    def keep(self) -> None:
+        """Hand what has moved to the progress database."""
+        changed, self._changed = self._changed, set()
+        for queue, name in changed:
+            attached = self._of.get(queue, {}).get(name)
+            if attached is not None:
+                state = attached.subscription.cursor.state(RUNS_MAX)
+                self._progress.put(KIND, _key(queue, name), msgspec.msgpack.encode(state))
+
+    def stop(self) -> None:
+        for names in self._of.values():
+            for attached in names.values():
+                attached.feeder.stop()
+        self.keep()
+
+
+def _fact(queue: int, name: str) -> str:
+    return f"{PREFIX}{queue}/{name}"
+
+
+def _key(queue: int, name: str) -> str:
+    return f"{queue}\t{name}"
