@@ -4,6 +4,8 @@ async with cluster("broker-a", "broker-b") as fake:
     fake.answers["broker-a"] = lambda frame: refused(14, "the disk is full")
     ... Producer(fake.namesrv) ...
     fake.asked["broker-a"]                     # the frames that came, heartbeats and farewells left out
+
+"broker-a/1" is a slave of broker-a. One that is in `fake.gone` is not told of by the name server any more.
 """
 
 import asyncio
@@ -84,6 +86,7 @@ class FakeCluster:
         self.brokers = {name: Server(lambda frame, name=name: self._broker(name, frame)) for name in names}
         self._names = Server(self._route)
         self.routes_asked = 0
+        self.gone: set[str] = set()
         self.order = ""
 
     @property
@@ -104,19 +107,27 @@ class FakeCluster:
 
     def _route(self, frame: Frame) -> tuple[int, str, dict[str, str], bytes]:
         self.routes_asked += 1
+        addresses = self._addresses()
         route: dict[str, object] = {
             "queueDatas": [
-                {"brokerName": name, "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6}
-                for name in self.brokers
+                {"brokerName": name, "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6} for name in addresses
             ],
             "brokerDatas": [
-                {"brokerName": name, "brokerAddrs": {"0": f"127.0.0.1:{server.port}"}, "cluster": "C"}
-                for name, server in self.brokers.items()
+                {"brokerName": name, "brokerAddrs": found, "cluster": "C"} for name, found in addresses.items()
             ],
         }
         if self.order:
             route["orderTopicConf"] = self.order
         return 0, "", {}, msgspec.json.encode(route)
+
+    def _addresses(self) -> dict[str, dict[str, str]]:
+        """By broker and number."""
+        found: dict[str, dict[str, str]] = {}
+        for name, server in self.brokers.items():
+            broker, _, number = name.partition("/")
+            if name not in self.gone:
+                found.setdefault(broker, {})[number or "0"] = f"127.0.0.1:{server.port}"
+        return found
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ packages from the network the first time. A client whose tools are not on this m
 reason; PENSTOCK_REQUIRE_INTEROP=1 makes that a failure.
 
 The broker is a `penstock serve` of this tree. PENSTOCK_COMPAT_NAMESRV=HOST:PORT names another that is running already,
-and PENSTOCK_COMPAT_NAMESRV=rocketmq starts a real RocketMQ: the same assertions hold there.
+and PENSTOCK_COMPAT_NAMESRV=rocketmq starts a real RocketMQ 5.5 (rocketmq-4: 4.9): the same assertions hold there.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, Client, MqAdmin, Runner
-from tests.compat.rocketmq.peer import real_rocketmq
+from tests.compat.rocketmq.peer import Peer, real_rocketmq
 
 HERE = Path(__file__).parent
 REQUIRE = "PENSTOCK_REQUIRE_INTEROP"
@@ -34,11 +34,14 @@ READY = "ready"
 CLUSTER = "DefaultCluster"
 
 
+PEERS = {"rocketmq": toolchain.BROKER_5, "rocketmq-4": toolchain.BROKER_4}
+
+
 class Broker(NamedTuple):
     """What the tests are run against."""
 
     namesrv: str
-    kind: str  # penstock, rocketmq, or given
+    kind: str  # penstock, one of the peers, or given
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,15 +93,22 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if given == "penstock":
         with serving(folder) as namesrv:
             yield Broker(namesrv, "penstock")
-    elif given == "rocketmq":
-        try:
-            toolchain.peer_classpath(toolchain.BROKER_5)
-        except toolchain.Missing as reason:
-            unavailable("a real RocketMQ", reason)
-        with real_rocketmq(folder) as peer:
-            yield Broker(peer.namesrv, "rocketmq")
+    elif given in PEERS:
+        with real_peer(folder, PEERS[given]) as peer:
+            yield Broker(peer.namesrv, given)
     else:
         yield Broker(given, "given")
+
+
+@contextlib.contextmanager
+def real_peer(folder: Path, version: str) -> Iterator[Peer]:
+    """A real RocketMQ; the test is skipped where there is none to be had."""
+    try:
+        toolchain.peer_classpath(version)
+    except toolchain.Missing as reason:
+        unavailable(f"a real RocketMQ {version}", reason)
+    with real_rocketmq(folder, version) as peer:
+        yield peer
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from penstock.wire.rocketmq.frame import (
     pack,
 )
 from penstock.wire.rocketmq.record import (
+    BYTES_MIN,
+    HEADS,
     Record,
     from_physical,
     length_of,
@@ -147,6 +149,42 @@ def test_a_record_comes_back(record):
     assert from_physical(found.physical_offset) == (record.queue, 7)
     assert props.build(found.properties).encode() == record.properties
     assert found.sound
+
+
+def in_version_2(record: bytes, topic: bytes) -> bytes:
+    """A record as RocketMQ 5 writes it for a topic that is longer than a byte can say."""
+    at = HEADS[int.from_bytes(record[36:40], "big") & (SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)].size
+    at += int.from_bytes(record[at - 4 : at], "big")
+    behind = at + 1 + record[at]
+    rest = record[8:at] + len(topic).to_bytes(2, "big") + topic + record[behind:]
+    return struct.pack(">II", len(rest) + 8, 0xDAA320AB) + rest
+
+
+@given(st.lists(records(), min_size=1, max_size=4), st.integers(0, 400))
+def test_records_of_version_2_are_read(several, topic_bytes):
+    first, topic = bytes(written(several[0])), b"t" * topic_bytes
+    wide = [in_version_2(bytes(written(record)), topic) for record in several]
+    found = messages_in(memoryview(b"".join([first, *wide])))
+    assert (found[0].topic, found[0].body) == (several[0].topic.decode(), several[0].body)
+    for message, record, packed in zip(found[1:], several, wide, strict=True):
+        assert (message.topic, message.body, message.length) == ("t" * topic_bytes, record.body, len(packed))
+        assert props.build(message.properties).encode() == record.properties
+        assert message.sound
+
+
+@given(records(), st.data())
+def test_a_record_of_version_2_with_a_wrong_byte_never_reads_outside(record, data):
+    payload = bytearray(in_version_2(bytes(written(record)), b"t" * 130))
+    payload[data.draw(st.integers(0, len(payload) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(StoreError):
+        message_in(memoryview(bytes(payload)))
+
+
+def test_a_topic_longer_than_its_record_is_refused():
+    payload = bytearray(in_version_2(bytes(written(Record(queue=1, length=BYTES_MIN))), b"t"))
+    payload[-5:-3] = b"\xff\xff"
+    with pytest.raises(StoreError):
+        message_in(memoryview(bytes(payload)))
 
 
 def batch_of(several: list[Record]) -> bytes:

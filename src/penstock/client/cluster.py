@@ -2,6 +2,9 @@
 
 Routes are kept and asked for anew every `route_interval_ms` (by `Instance`) or when something did not work. One name
 server is stuck to; the next one is tried when it fails.
+
+Who is asked: what must not be decided twice (sends, locks, where queues end) the master alone; how far a group is, the
+master, or a slave when no name server knows a master; pulls, whoever can be reached (`pulling.py`).
 """
 
 import asyncio
@@ -46,13 +49,16 @@ class Cluster:
     async def ask_names(self, code: int, ext: Ext, timeout_ms: int | None = None) -> Frame:
         """The answer of the first name server that gives one."""
         failures: list[ClientError] = []
-        for _ in self._servers:
-            address = self._servers[self._at]
+        first, count = self._at, len(self._servers)
+        for at in ((first + step) % count for step in range(count)):  # each once, whatever others find out meanwhile
             try:
-                return await (await self._links.to(address)).ask(code, ext, b"", timeout_ms or self._timeout_ms)
+                link = await self._links.to(self._servers[at])
+                answer = await link.ask(code, ext, b"", timeout_ms or self._timeout_ms)
             except ClientError as error:
                 failures.append(error)
-                self._at = (self._at + 1) % len(self._servers)
+            else:
+                self._at = at
+                return answer
         answered = [error for error in failures if not isinstance(error, Unreachable)]
         if len(failures) == 1 or answered:  # that one does not answer is known already: Links has said it
             raise (answered or failures)[0]
@@ -120,14 +126,28 @@ class Cluster:
             self._brokers = {name: broker for brokers in found for name, broker in brokers.items()}
         return self._brokers
 
-    def address(self, broker: str, number: int = MASTER) -> str:
-        """Where a broker is: its master, or the slave with that number, or whichever there is."""
+    def address(self, broker: str) -> str:
+        """Where a broker is: its master, or a slave when it has no master now."""
+        return self.readers(broker)[0]
+
+    def master(self, broker: str) -> str:
+        """Where a broker's master is; Unreachable when it has none now."""
+        known = self.brokers().get(broker)
+        if known is None or MASTER not in known.broker_addrs:
+            raise NoBroker(broker, "no name server knows its master (any more)")
+        return known.broker_addrs[MASTER]
+
+    def readers(self, broker: str, number: int = MASTER) -> list[str]:
+        """Where a broker's queues can be read: at the one with that number, the master, the slaves, in this order."""
         known = self.brokers().get(broker)
         if known is None or not known.broker_addrs:
             raise NoBroker(broker)
-        return (
-            known.broker_addrs.get(number) or known.broker_addrs.get(MASTER) or next(iter(known.broker_addrs.values()))
-        )
+        addresses = known.broker_addrs
+        return [addresses[one] for one in sorted(addresses, key=lambda one: (one != number, one))]
+
+    def is_master(self, broker: str, address: str) -> bool:
+        known = self.brokers().get(broker)
+        return known is not None and known.broker_addrs.get(MASTER) == address
 
     async def ask(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
         """The answer of a broker, whatever its code. Opening a link counts as waiting, too."""
@@ -147,6 +167,10 @@ class Cluster:
         known = self.brokers().get(broker)
         return known is not None and self._links.is_down(known.broker_addrs.get(MASTER, ""))
 
+    def reachable(self, addresses: Sequence[str]) -> list[str]:
+        """Those that have not failed a moment ago; the first when all have: it is waited for."""
+        return [address for address in addresses if not self._links.is_down(address)] or list(addresses[:1])
+
     async def get(self, address: str, code: int, ext: Ext, body: bytes = b"", timeout_ms: int | None = None) -> Frame:
         """The answer of a broker when it is a success; Refused when not."""
         answer = await self.ask(address, code, ext, body, timeout_ms)
@@ -157,15 +181,15 @@ class Cluster:
     async def tell(self, address: str, code: int, ext: Ext, body: bytes = b"") -> None:
         await (await self._links.to(address)).tell(code, ext, body)
 
-    async def of_queue(self, code: int, queue: MessageQueue, **ext: object) -> Frame:
-        """Ask the master of a queue something about it."""
+    async def of_queue(self, code: int, queue: MessageQueue, address: str = "", **ext: object) -> Frame:
+        """Ask the master of a queue something about it, or the one at that address."""
         fields = {
             "topic": queue.topic,
             "queueId": str(queue.queue),
             **{name: str(value) for name, value in ext.items()},
         }
         try:
-            return await self.get(self.address(queue.broker), code, fields)
+            return await self.get(address or self.master(queue.broker), code, fields)
         except TopicNotFound:
             self.forget(queue.topic)
             raise

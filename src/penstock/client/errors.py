@@ -25,10 +25,10 @@ class Unreachable(ClientError):
 
 
 class NoBroker(Unreachable):
-    """The name servers know no broker of that name (any more)."""
+    """The name servers know no broker of that name (any more), or not the one of its brokers that is needed."""
 
-    def __init__(self, broker: str) -> None:
-        super().__init__(broker, "no name server knows this broker (any more)")
+    def __init__(self, broker: str, why: str = "no name server knows this broker (any more)") -> None:
+        super().__init__(broker, why)
 
 
 class Lost(Unreachable):

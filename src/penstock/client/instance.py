@@ -150,16 +150,23 @@ class Instance:
 
     async def refresh(self) -> None:
         """Ask for the routes of all topics anew; members hear of it when one has changed."""
-        changed = False
-        for topic in sorted({topic for member in self._members for topic in member.topics}):
-            before = self.cluster.known(topic)
-            try:
-                changed |= await self.cluster.fetch(topic) != before
-            except NoRoute:
-                changed |= before is not None
-        if changed:
-            for member in self._members:
-                member.routes_changed()
+        topics = sorted({topic for member in self._members for topic in member.topics})
+        self._tell_members(any([await self._changed(topic) for topic in topics]))
+
+    async def look_again(self, topic: str) -> None:
+        """The same for one topic, which somebody has trouble with."""
+        self._tell_members(await self._changed(topic))
+
+    async def _changed(self, topic: str) -> bool:
+        before = self.cluster.known(topic)
+        try:
+            return await self.cluster.fetch(topic) != before
+        except NoRoute:
+            return before is not None
+
+    def _tell_members(self, changed: bool) -> None:
+        for member in self._members if changed else ():
+            member.routes_changed()
 
     async def heartbeat(self) -> None:
         """Tell every broker who is here: one message for all members."""

@@ -1,6 +1,8 @@
 """Where queues begin and end, which offset a time has, how far a group is: what both consumers and operators ask.
 
-Each function asks the master of the queue once. Offsets are those of the next message to be read.
+Each function asks once: the master of the queue, since a slave may not know yet where it ends. How far a group is can
+be asked of a slave, and told to it, when there is no master: what it says may be a little old, so that messages come
+again, but none is left out. Offsets are those of the next message to be read.
 """
 
 import msgspec
@@ -65,9 +67,8 @@ async def committed(cluster: Cluster, group: str, queue: MessageQueue, young_is_
     """
     zero = "true" if young_is_zero else "false"
     try:
-        answer = await cluster.of_queue(
-            RequestCode.QUERY_CONSUMER_OFFSET, queue, consumerGroup=group, setZeroIfNotFound=zero
-        )
+        address, code = cluster.address(queue.broker), RequestCode.QUERY_CONSUMER_OFFSET
+        answer = await cluster.of_queue(code, queue, address, consumerGroup=group, setZeroIfNotFound=zero)
     except NotFound:
         return None
     return _number(answer, "offset")
@@ -75,7 +76,8 @@ async def committed(cluster: Cluster, group: str, queue: MessageQueue, young_is_
 
 async def commit(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> None:
     """Have the broker remember how far a group is, and wait for its word."""
-    await cluster.of_queue(RequestCode.UPDATE_CONSUMER_OFFSET, queue, consumerGroup=group, commitOffset=offset)
+    address, code = cluster.address(queue.broker), RequestCode.UPDATE_CONSUMER_OFFSET
+    await cluster.of_queue(code, queue, address, consumerGroup=group, commitOffset=offset)
 
 
 async def start_of(cluster: Cluster, group: str, queue: MessageQueue, start: StartAt) -> int:

@@ -111,7 +111,7 @@ class Producer:
         outgoing, cluster = self.packed(message), self.instance.cluster
         queue = picked(self, await self.queues(message.topic), outgoing, to, "")
         ext = outgoing.ext_for(queue)
-        await cluster.tell(cluster.address(queue.broker), outgoing.code, ext, outgoing.body)
+        await cluster.tell(cluster.master(queue.broker), outgoing.code, ext, outgoing.body)
 
     async def send_batch(self, messages: Sequence[Message], to: Target = None) -> list[Sent]:
         """Several messages of one topic to one queue with one request: all are stored or none."""

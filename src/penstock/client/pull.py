@@ -60,7 +60,7 @@ class PullConsumer:
         self._source = Source(self.instance.cluster, group, steps or Steps())
         self._start, self._auto_commit, self._visible = start, auto_commit, visible
         self._readers: dict[MessageQueue, Reader] = {}
-        self._committed: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, tuple[str, int]] = {}  # where it was told, and what
         self._ready = asyncio.Event()
         self._turn = 0
         self._open = False
@@ -309,11 +309,11 @@ class PullConsumer:
         """
         failure: ClientError | None = None
         for queue, offset in list(offsets.items()):
-            if self._committed.get(queue) == offset:
-                continue
             try:
-                await positions.commit(self.instance.cluster, self.group, queue, offset)
-                self._committed[queue] = offset
+                told = self.instance.cluster.address(queue.broker), offset
+                if self._committed.get(queue) != told:  # a master that is back hears it, too
+                    await positions.commit(self.instance.cluster, self.group, queue, offset)
+                    self._committed[queue] = told
             except ClientError as error:
                 failure = failure or error
         if failure is not None:

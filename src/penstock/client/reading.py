@@ -7,18 +7,20 @@ hashes is looked at again here, by the tags themselves.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from penstock import logs
+from penstock.client import pulling
 from penstock.client.cluster import Cluster
 from penstock.client.consumer.subscription import ALL, tags_in
 from penstock.client.episodes import Troubles
-from penstock.client.errors import ClientError, Refused, TopicNotFound, refusal
+from penstock.client.errors import ClientError, Refused, TopicNotFound, Unreachable, refusal
 from penstock.client.message import Received, received
 from penstock.client.routes import MASTER, MessageQueue
 from penstock.errors import StoreError
-from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode, SysFlag
+from penstock.wire.rocketmq.codes import PullFlag, ResponseCode, SysFlag
 from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.record import Message, messages_in
 
@@ -74,9 +76,8 @@ class Source(msgspec.Struct):
 
     async def pull(self, queue: MessageQueue, offset: int, wanted: Wanted, broker_number: int = MASTER) -> Pulled:
         """One pull, which waits at the end of the queue. Refused for any other answer than those of a pull."""
-        address = self.cluster.address(queue.broker, broker_number)
-        asked = self._asked(queue, offset, wanted)
-        answer = await self.cluster.ask(address, RequestCode.PULL_MESSAGE, asked, b"", self.steps.wait_ms + ANSWER_MS)
+        asked, timeout_ms = self._asked(queue, offset, wanted), self.steps.wait_ms + ANSWER_MS
+        address, answer = await pulling.pull(self.cluster, queue, broker_number, lambda is_master: asked, timeout_ms)
         if answer.code not in _ANSWERS:
             raise refusal(answer, address)
         return _pulled(answer, queue, wanted, address)
@@ -102,7 +103,7 @@ class Source(msgspec.Struct):
 def _pulled(answer: Frame, queue: MessageQueue, wanted: Wanted, address: str) -> Pulled:
     try:
         next_offset = int(answer.ext["nextBeginOffset"])
-        number = int(answer.ext.get("suggestWhichBrokerId", MASTER))
+        number = pulling.broker_number(answer)
         found = messages_in(answer.body) if answer.code == ResponseCode.SUCCESS else []
     except (KeyError, ValueError, StoreError) as error:
         raise Refused(answer.code, f"its answer to a pull of {queue} cannot be read: {error}", address) from None
@@ -199,20 +200,28 @@ class Reader:
             self._may_pull.clear()
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._may_pull.wait()
+            asked_offset, began_s = self._next, loop.time()
             try:
-                pulled = await self._source.pull(self.queue, self._next, self._wanted, self._broker_number)
+                pulled = await self._source.pull(self.queue, asked_offset, self._wanted, self._broker_number)
             except ClientError as error:
                 await self._wait_out(error)
-            else:
-                self._take_in(pulled)
+                continue
+            self._take_in(pulled)
+            took_ms = int((loop.time() - began_s) * 1000)
+            if not pulled.messages and pulling.spins(asked_offset, pulled.next_offset, took_ms):
+                await asyncio.sleep(pulling.SPIN_WAIT_MS / 1000)
 
     async def _wait_out(self, error: ClientError) -> None:
         """Said once, until a pull succeeds again."""
         self._troubles.met(self, "a queue cannot be read, it is tried again", error, queue=str(self.queue))
         if isinstance(error, TopicNotFound):
             self._source.cluster.forget(self.queue.topic)
+        if isinstance(error, Unreachable):
+            with suppress(ClientError):
+                await self._source.cluster.fetch(self.queue.topic)  # somebody else may have it now
         self._broker_number = MASTER
         await asyncio.sleep(RETRY_MS / 1000)
 

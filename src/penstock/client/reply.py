@@ -119,5 +119,5 @@ async def send_reply(
     ext |= {"e": "0", "n": request.queue.broker}
     if request.queue.broker not in cluster.brokers():  # of somebody who only replies
         await cluster.route(message.topic)
-    address = cluster.address(request.queue.broker)
+    address = cluster.master(request.queue.broker)
     await cluster.get(address, RequestCode.SEND_REPLY_MESSAGE_V2, ext, body, timeout_ms)

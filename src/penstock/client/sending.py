@@ -91,7 +91,7 @@ async def sent_to_some(sender: Sender, outgoing: Outgoing, to: Target) -> Sent:
 
 async def _sent(sender: Sender, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Sent:
     cluster, clock = sender.instance.cluster, sender.instance.clock
-    address, began_ms = cluster.address(queue.broker), clock.monotonic_ms()
+    address, began_ms = cluster.master(queue.broker), clock.monotonic_ms()
     answer = await cluster.ask(address, outgoing.code, outgoing.ext_for(queue), outgoing.body, timeout_ms)
     sender.choice.took(queue.broker, clock.monotonic_ms() - began_ms)
     if answer.code not in STORED:

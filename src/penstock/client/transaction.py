@@ -126,7 +126,7 @@ class TransactionProducer:
             "bname": sent.queue.broker,
         }
         try:
-            address = cluster.address(sent.queue.broker)
+            address = cluster.master(sent.queue.broker)
             await cluster.get(address, RequestCode.END_TRANSACTION, ext, b"", self.producer.timeout_ms)
         except ClientError as error:
             log.warning("an outcome was not taken, the broker will ask", id=sent.message_id, error=str(error))

@@ -20,6 +20,7 @@ from penstock.spark.fetch import Gone, answers
 from penstock.spark.options import Options
 from penstock.spark.ranges import Range
 from penstock.spark.records import Buffer
+from penstock.spark.values import values_for
 
 log = logs.get(__name__)
 
@@ -28,9 +29,12 @@ TOGETHER_BYTES = 2 << 20
 
 def read(ranges: Sequence[Range], options: Options, wanted: StructType) -> Iterator[pa.RecordBatch]:
     """The messages of some ranges, with the columns of a schema."""
-    decoder = Decoder(columns.arrow_schema(wanted), tags_in(options.tags))
+    values = values_for(wanted, options.value_format, options.value_schema)
+    decoder = Decoder(columns.arrow_schema(wanted), tags_in(options.tags), values)
     for source in ranges:
         yield from _Reading(source, options, decoder).batches()
+    if values and values.corrupt:
+        log.warning("bodies do not parse and are kept as they are", format=options.value_format, count=values.corrupt)
 
 
 class _Reading:

@@ -9,7 +9,7 @@ here is asked on an executor.
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from penstock.spark import columns
+from penstock.spark import columns, values
 from penstock.spark.batch import BatchReader
 from penstock.spark.errors import sentence
 from penstock.spark.options import BATCH, READ, STREAM, read_options
@@ -21,19 +21,21 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         """What a read without `.schema(...)` gives."""
         with sentence():
-            return columns.schema(read_options(self.options, READ).include_properties)
+            options = read_options(self.options, READ)
+            messages = columns.schema(options.include_properties)
+            return values.with_values(messages, options.value_format, options.value_schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with sentence():
             options = read_options(self.options, BATCH)
-            columns.check(schema)
+            values.check_values(schema, options.value_format, options.value_schema)
             return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with sentence():
             options = read_options(self.options, STREAM)
-            columns.check(schema)
+            values.check_values(schema, options.value_format, options.value_schema)
             return StreamReader(options, schema)

@@ -57,6 +57,8 @@ def test_one_key_stays_in_order(producer, broker, new_topic, group):
 
 @pytest.mark.parametrize("how", [{"delay_level": 1}, {"delay_ms": 1_500}], ids=["level", "timer"])
 def test_a_delayed_message_comes_later(how, producer, broker, topic, group):
+    if broker.kind == "rocketmq-4" and "delay_ms" in how:
+        pytest.skip("RocketMQ 4 has no timers: it delivers such a message at once")
     producer.send(Message(topic, b"at once"))
     before_ms = time.time_ns() // 1_000_000
     sent = producer.send(Message(topic, b"later", **how))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,15 +30,23 @@ BROKER_NAME = "broker-a"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 15
 
+# 4.9 logs by a file that it looks for under its home, and does not start without it. What it says goes to its output.
+LOGBACK = """<configuration>
+  <appender name="said" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="said"/></root>
+</configuration>
+"""
+LOGBACK_FILES = ("logback_namesrv.xml", "logback_broker.xml")
+
 _OPENS = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
 _EXPORTS = ("jdk.internal.ref", "sun.nio.ch")
-JVM_FLAGS = (
+OPEN_FLAGS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS),
     *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTS),
-    "-XX:MaxDirectMemorySize=1g",
-    "-Xms512m",
-    "-Xmx1g",
 )
+JVM_FLAGS = (*OPEN_FLAGS, "-XX:MaxDirectMemorySize=1g", "-Xms512m", "-Xmx1g")
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 
@@ -62,13 +70,14 @@ def real_rocketmq(
     classpath = toolchain.peer_classpath(version)
     namesrv_port, broker_port = ports or (free_port(), free_broker_port())
     with contextlib.ExitStack() as stack:
-        name_server = _configured(folder / "namesrv", _name_server_settings(namesrv_port))
-        first = stack.enter_context(_process(classpath, NAME_SERVER, name_server))
-        _wait(first, lambda: _listens(namesrv_port), name_server.parent / "output")
-        chosen = _broker_settings(folder, namesrv_port, broker_port) | dict(settings or {})
-        broker = _configured(folder / "broker", chosen)
-        second = stack.enter_context(_process(classpath, BROKER, broker))
-        _wait(second, lambda: _knows(namesrv_port, CLUSTER), broker.parent / "output")
+        name_server = configured(folder / "namesrv", name_server_settings(namesrv_port))
+        first = stack.enter_context(process(classpath, NAME_SERVER, name_server))
+        wait_for(first, lambda: listens(namesrv_port), name_server.parent / "output")
+        store = folder / "broker" / "store"
+        chosen = broker_settings(store, f"{HOST}:{namesrv_port}", broker_port) | dict(settings or {})
+        broker = configured(folder / "broker", chosen)
+        second = stack.enter_context(process(classpath, BROKER, broker))
+        wait_for(second, lambda: _knows(namesrv_port, CLUSTER), broker.parent / "output")
         yield Peer(f"{HOST}:{namesrv_port}", f"{HOST}:{broker_port}", (first.pid, second.pid))
 
 
@@ -87,19 +96,18 @@ def free_broker_port() -> int:
             return port
 
 
-def _name_server_settings(port: int) -> dict[str, str]:
+def name_server_settings(port: int) -> dict[str, str]:
     return {"listenPort": str(port), "bindAddress": HOST}
 
 
-def _broker_settings(folder: Path, namesrv_port: int, broker_port: int) -> dict[str, str]:
-    store = folder / "broker" / "store"
+def broker_settings(store: Path, namesrv: str, broker_port: int) -> dict[str, str]:
     return {
         "brokerClusterName": CLUSTER,
         "brokerName": BROKER_NAME,
         "brokerIP1": HOST,
         "brokerIP2": HOST,
         "bindAddress": HOST,
-        "namesrvAddr": f"{HOST}:{namesrv_port}",
+        "namesrvAddr": namesrv,
         "listenPort": str(broker_port),
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
@@ -112,33 +120,40 @@ def _broker_settings(folder: Path, namesrv_port: int, broker_port: int) -> dict[
     }
 
 
-def _configured(folder: Path, settings: Mapping[str, str]) -> Path:
+def configured(folder: Path, settings: Mapping[str, str]) -> Path:
     """A file of settings in a new folder, which is also the process's home."""
-    folder.mkdir(parents=True)
+    (folder / "conf").mkdir(parents=True)
+    for name in LOGBACK_FILES:
+        (folder / "conf" / name).write_text(LOGBACK, encoding="utf-8")
     file = folder / "settings.conf"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
     return file
 
 
 @contextlib.contextmanager
-def _process(classpath: str, main: str, settings: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(classpath: str, main: str, settings: Path) -> Iterator[subprocess.Popen[bytes]]:
+    begun = started(classpath, main, settings)
+    try:
+        yield begun
+    finally:
+        stopped(begun)
+
+
+def started(classpath: str, main: str, settings: Path, flags: Iterable[str] = JVM_FLAGS) -> subprocess.Popen[bytes]:
+    """A Java process in the folder of its settings; what it says is in the file `output` there."""
     home = settings.parent
-    command = [toolchain.java(), *JVM_FLAGS, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-    with (home / "output").open("wb") as output:
-        process = subprocess.Popen(
+    command = [toolchain.java(), *flags, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
+    with (home / "output").open("ab") as output:
+        return subprocess.Popen(
             [*command, "-cp", classpath, main, "-c", str(settings)],
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
         )
-    try:
-        yield process
-    finally:
-        _stopped(process)
 
 
-def _stopped(process: subprocess.Popen[bytes]) -> None:
+def stopped(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT_S)
@@ -147,7 +162,7 @@ def _stopped(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], ready, output: Path) -> None:
+def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], output: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -155,20 +170,25 @@ def _wait(process: subprocess.Popen[bytes], ready, output: Path) -> None:
         time.sleep(0.1)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
         return True
     return False
 
 
 def _knows(namesrv_port: int, topic: str) -> bool:
-    """Whether the name server has a route for a topic: one request of the protocol, with a JSON header."""
-    request = {"code": 105, "extFields": {"topic": topic}, "flag": 0, "language": "OTHER", "opaque": 1}
-    header = json.dumps(request).encode()
-    with socket.create_connection((HOST, namesrv_port), 5) as connection, connection.makefile("rb") as answers:
+    """Whether the name server has a route for a topic."""
+    return ask_names(namesrv_port, 105, {"topic": topic})[0] == 0
+
+
+def ask_names(port: int, code: int, ext: Mapping[str, str]) -> tuple[int, bytes]:
+    """The code and the body of a name server's answer: one request of the protocol, with a JSON header."""
+    header = json.dumps({"code": code, "extFields": ext, "flag": 0, "language": "OTHER", "opaque": 1}).encode()
+    with socket.create_connection((HOST, port), 5) as connection, connection.makefile("rb") as answers:
         connection.sendall((4 + len(header)).to_bytes(4) + len(header).to_bytes(4) + header)
-        answers.read(4)
-        return json.loads(answers.read(int.from_bytes(answers.read(4)) & 0xFFFFFF))["code"] == 0
+        length = int.from_bytes(answers.read(4))
+        header_bytes = int.from_bytes(answers.read(4)) & 0xFFFFFF
+        return json.loads(answers.read(header_bytes))["code"], answers.read(length - 4 - header_bytes)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ BUILDS = ROOT / "build" / "compat"
 
 CLIENT_4 = "4.9.8"
 CLIENT_5 = "5.5.0"
+BROKER_4 = "4.9.7"  # the broker of 4.9.8 was never published
 BROKER_5 = "5.5.0"
 
 # Short-lived processes on few cores: no second compiler, no collector threads.

@@ -64,7 +64,7 @@ class Locks:
         names = [QueueName(queue.broker, queue.queue, queue.topic) for queue in queues]
         asked = {"clientId": self._instance.client_id, "consumerGroup": self._group, "mqSet": names}
         cluster = self._instance.cluster
-        return (await cluster.get(cluster.address(broker), code, {}, msgspec.json.encode(asked))).body
+        return (await cluster.get(cluster.master(broker), code, {}, msgspec.json.encode(asked))).body
 
 
 def _by_broker(queues: Collection[MessageQueue]) -> dict[str, list[MessageQueue]]:

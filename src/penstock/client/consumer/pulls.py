@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from penstock import logs
+from penstock.client import pulling
 from penstock.client.consumer.assigned import Assigned
 from penstock.client.consumer.handling import Work
 from penstock.client.consumer.settings import RETRY_PREFIX, ConsumerSettings
@@ -22,9 +23,8 @@ from penstock.client.consumer.subscription import Subscription
 from penstock.client.episodes import Episodes, Key, is_outage
 from penstock.client.errors import ClientError, GroupNotFound, Refused, SubscriptionNotLatest, Unreachable, refusal
 from penstock.client.instance import Instance
-from penstock.client.routes import MASTER
 from penstock.errors import PenstockError
-from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.codes import PullFlag, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.record import messages_in
 
@@ -32,7 +32,6 @@ log = logs.get(__name__)
 
 NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _BUSY_WAIT_MS = 20  # code 215: the broker waits for us to read
-_SPIN_MS, _SPIN_WAIT_MS = 5, 100  # an empty answer that came sooner: this broker does not hold pulls
 
 _NOT_LATEST = "consumer:{group} execute the pull request, code:{code}, message:{text}, (might be ok if at rebalancing)"
 _FORGOTTEN = "forgotten"  # by a broker that was started again: our heartbeat mends it, and only if not it is said
@@ -108,10 +107,11 @@ class Pulls:
         if answer.code == ResponseCode.SUCCESS:
             self._found(assigned, subscription, answer)
         elif answer.code in NOTHING:
-            assigned.put((), int(answer.ext["nextBeginOffset"]))
-            took_ms = self._instance.clock.monotonic_ms() - began_ms
-            if answer.code == ResponseCode.PULL_NOT_FOUND and took_ms < _SPIN_MS:
-                await asyncio.sleep(_SPIN_WAIT_MS / 1000)
+            asked, found = assigned.next_offset, int(answer.ext["nextBeginOffset"])
+            assigned.broker_number = pulling.broker_number(answer)
+            assigned.put((), found)
+            if pulling.spins(asked, found, self._instance.clock.monotonic_ms() - began_ms):
+                await asyncio.sleep(pulling.SPIN_WAIT_MS / 1000)
         elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
             self._illegal(assigned, answer)
         elif answer.code == ResponseCode.FLOW_CONTROL:
@@ -120,32 +120,33 @@ class Pulls:
             raise refusal(answer, address)
 
     async def _ask(self, assigned: Assigned, subscription: Subscription) -> tuple[str, Frame]:
-        cluster, queue = self._instance.cluster, assigned.queue
-        master = cluster.address(queue.broker)
-        address = cluster.address(queue.broker, assigned.broker_number) if assigned.broker_number else master
-        commit = assigned.commit_offset if self._commits and address == master else 0
-        ext = {
-            "consumerGroup": self._group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue),
-            "queueOffset": str(assigned.next_offset),
-            "maxMsgNums": str(self._settings.pull_messages),
-            "sysFlag": str(PullFlag.SUSPEND | (PullFlag.COMMIT if commit > 0 else 0)),
-            "commitOffset": str(commit),
-            "suspendTimeoutMillis": str(self._settings.pull_suspend_ms),
-            "subVersion": str(subscription.told_version),
-            "expressionType": subscription.kind,
-            "bname": queue.broker,
-        }
-        timeout_ms = self._settings.pull_timeout_ms
-        return address, await cluster.ask(address, RequestCode.PULL_MESSAGE, ext, b"", timeout_ms)
+        queue = assigned.queue
+
+        def ext_for(is_master: bool) -> dict[str, str]:
+            commit = assigned.commit_offset if self._commits and is_master else 0
+            return {
+                "consumerGroup": self._group,
+                "topic": queue.topic,
+                "queueId": str(queue.queue),
+                "queueOffset": str(assigned.next_offset),
+                "maxMsgNums": str(self._settings.pull_messages),
+                "sysFlag": str(PullFlag.SUSPEND | (PullFlag.COMMIT if commit > 0 else 0)),
+                "commitOffset": str(commit),
+                "suspendTimeoutMillis": str(self._settings.pull_suspend_ms),
+                "subVersion": str(subscription.told_version),
+                "expressionType": subscription.kind,
+                "bname": queue.broker,
+            }
+
+        cluster, timeout_ms = self._instance.cluster, self._settings.pull_timeout_ms
+        return await pulling.pull(cluster, queue, assigned.broker_number, ext_for, timeout_ms)
 
     def _found(self, assigned: Assigned, subscription: Subscription, answer: Frame) -> None:
         next_offset = int(answer.ext["nextBeginOffset"])
         messages = messages_in(answer.body)
         if subscription.tags:
             messages = [message for message in messages if subscription.keeps(message.properties.get("TAGS", ""))]
-        assigned.broker_number = int(answer.ext.get("suggestWhichBrokerId", MASTER))
+        assigned.broker_number = pulling.broker_number(answer)
         assigned.put(messages, next_offset)
         if messages:
             self._work.add(assigned, messages)
@@ -176,9 +177,11 @@ class Pulls:
             and not assigned.queue.topic.startswith(RETRY_PREFIX)
         ):
             self._say(assigned, error)
-        if begins and isinstance(error, SubscriptionNotLatest | GroupNotFound):
-            with suppress(ClientError):
+        with suppress(ClientError):
+            if begins and isinstance(error, SubscriptionNotLatest | GroupNotFound):
                 await self._tell()  # if it was our heartbeat that did not arrive, this ends it
+            elif isinstance(error, Unreachable):
+                await self._instance.look_again(assigned.queue.topic)  # somebody else may have it now
         if isinstance(error, SubscriptionNotLatest):
             await self._wait_for_members()
             return

@@ -56,14 +56,14 @@ class SendBack:
             "unitMode": "false",
             "maxReconsumeTimes": str(self.reconsume_max),
         }
-        address = self._cluster.address(queue.broker)
+        address = self._cluster.master(queue.broker)
         await self._cluster.get(address, RequestCode.CONSUMER_SEND_MSG_BACK, ext, b"", _TIMEOUT_MS)
 
     async def send(self, message: Message, queue: MessageQueue, times: int, delay_level: int = 0) -> bool:
         """Send it to the retry topic like any other message, as one that was consumed so many times."""
         try:
             target = await self._target(queue)
-            address = self._cluster.address(target.broker)
+            address = self._cluster.master(target.broker)
             ext = self._ext(message, target, times, delay_level)
             answer = await self._cluster.ask(address, RequestCode.SEND_MESSAGE_V2, ext, message.body, _TIMEOUT_MS)
             if answer.code not in STORED:
@@ -81,7 +81,8 @@ class SendBack:
         queues = (await self._cluster.route(topic)).to_write(topic)
         if not queues:
             raise NoRoute(topic)
-        return random.choice([other for other in queues if other.broker == queue.broker] or queues)
+        up = [other for other in queues if not self._cluster.is_down(other.broker)] or queues
+        return random.choice([other for other in up if other.broker == queue.broker] or up)
 
     def _ext(self, message: Message, target: MessageQueue, times: int, delay_level: int) -> dict[str, str]:
         own_id = message_id(message.store_host, message.physical_offset)

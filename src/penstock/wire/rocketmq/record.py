@@ -7,7 +7,8 @@
 
 A host is 4 or 16 bytes of address (by bits of sysFlag) and an int32 port. The "physical offset" that clients see, and
 that message ids carry, is the queue's number in the log and the message's offset packed into 53 bits, since one client
-reads it as a double.
+reads it as a double. RocketMQ 5 has a version 2 for topics of more than 127 bytes (its retry topics may be that long),
+with a magic of its own and an int16 topic length: that is read here, and never written.
 
 `Record` is an entry of one message; several under one header are in `batch`.
 """
@@ -28,7 +29,7 @@ from penstock.wire.rocketmq.codes import SysFlag
 
 RECORD, RECORD_RUN = 3, 4  # encodings in the log
 
-MAGIC = 0xDAA320A7
+MAGIC, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 OFFSET_BITS, QUEUE_BITS = 36, 17
 TOPIC_BYTES_MAX = 127
 
@@ -174,17 +175,22 @@ def _message_in(view: memoryview, start: int) -> Message:
         reconsume_times, prepared, body_bytes,
     ) = head.unpack_from(view, start)  # fmt: skip
     end = start + length
-    if magic != MAGIC or end > len(view):
+    if end > len(view) or (magic != MAGIC and magic != MAGIC_V2):
         raise StoreError(f"no record of {length} bytes stands at byte {start} of {len(view)}")
     at = start + head.size
     body_end = at + body_bytes
-    topic_end = body_end + 1 + view[body_end]
+    if magic == MAGIC:
+        topic_at = body_end + 1
+        topic_end = topic_at + view[body_end]
+    else:
+        topic_at = body_end + 2
+        topic_end = topic_at + (view[body_end] << 8 | view[body_end + 1])
     properties_end = topic_end + 2 + (view[topic_end] << 8 | view[topic_end + 1])
     if properties_end > end:
         raise StoreError(f"the parts of a record reach to byte {properties_end}, behind its end at {end}")
     body = view[at:body_end]
     return Message(
-        str(view[body_end + 1 : topic_end], "utf-8"),
+        str(view[topic_at:topic_end], "utf-8"),
         queue_index,
         offset,
         physical,
