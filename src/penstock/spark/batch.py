@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.client.routes import MessageQueue
 from penstock.errors import ConfigError
 from penstock.spark.errors import sentence
 from penstock.spark.filters import Kept, kept, narrowed
@@ -19,6 +20,7 @@ from penstock.spark.plan import (
     resolved,
     times_wanted,
 )
+from penstock.spark.ranges import Range
 from penstock.spark.tasks import report, rows, tasks
 
 if TYPE_CHECKING:
@@ -53,10 +55,9 @@ class BatchReader(DataSourceReader):
         with sentence(), Places(self.options.service) as places:
             queues = places.queues(self._topics(places))
             starts, ends = self._edges(places, queues)
-            starts, ends = self._narrowed(places, queues, starts, ends)
-            ranges, missing = ranges_between(queues, starts, ends)
+            ranges, missing = ranges_between(filter(self.where.queue, queues), starts, ends)
             report(missing, self.options)
-            return tasks(ranges, self.options.partitions_min)
+            return tasks(self._narrowed(places, ranges), self.options.partitions_min)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return rows(partition, self.options, self.schema)
@@ -85,9 +86,9 @@ class BatchReader(DataSourceReader):
             check_inside(edge, queues, found)
         return found
 
-    def _narrowed(self, places: Places, queues: list[Queue], starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
+    def _narrowed(self, places: Places, ranges: list[Range]) -> list[Range]:
+        names = [MessageQueue(one.topic, one.broker, one.queue) for one in ranges]
         since_ms, until_ms = self.where.since_ms(), self.where.until_ms()
-        names = [queue.name for queue in queues if self.where.queue(queue)]
         since = places.offsets_at(dict.fromkeys(names, since_ms)) if since_ms is not None else {}
         until = places.offsets_at(dict.fromkeys(names, until_ms)) if until_ms is not None else {}
-        return narrowed(queues, starts, ends, self.where, since, until)
+        return narrowed(ranges, self.where, since, until)

@@ -7,7 +7,7 @@ find an offset by time with a binary search, and older ones give the nearest mes
 
 import datetime as dt
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 
 from penstock.client.routes import MessageQueue
 from penstock.spark.places import Queue
+from penstock.spark.ranges import Range
 
 MARGIN_MS = 1_000
 T = TypeVar("T")
@@ -92,24 +93,18 @@ def kept(filters: Iterable[Filter]) -> Kept:
 
 
 def narrowed(
-    queues: Sequence[Queue],
-    starts: Mapping[MessageQueue, int],
-    ends: Mapping[MessageQueue, int],
-    places: Kept,
-    since: Mapping[MessageQueue, int],
-    until: Mapping[MessageQueue, int],
-) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
-    """Starts and ends of what is left to read; a queue that has nothing of it is left out of both. `since` and `until`
-    have the offsets of `since_ms` and `until_ms` where these were asked for.
-    """
-    firsts, lasts = {}, {}
-    for queue in queues:
-        name = queue.name
-        if name in starts and places.queue(queue):
-            first = max(starts[name], since.get(name, 0))
-            last = min(ends[name], until[name] + 1) if name in until else ends[name]
-            firsts[name], lasts[name] = places.offsets(first, max(first, last))
-    return firsts, lasts
+    ranges: Iterable[Range], where: Kept, since: Mapping[MessageQueue, int], until: Mapping[MessageQueue, int]
+) -> list[Range]:
+    """What is left to read. `since` and `until` have the offsets of `since_ms` and `until_ms`, if there are such."""
+    found = []
+    for one in ranges:
+        name = MessageQueue(one.topic, one.broker, one.queue)
+        start = max(one.start, since.get(name, 0))
+        end = min(one.end, until[name] + 1) if name in until else one.end
+        start, end = where.offsets(start, end)
+        if start < end:
+            found.append(msgspec.structs.replace(one, start=start, end=end))
+    return found
 
 
 def _comparable(constant: object, test: Test) -> bool:

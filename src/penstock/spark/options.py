@@ -331,6 +331,8 @@ def _check_words(starting: Edge, ending: Edge) -> None:
         raise ConfigError("a batch query cannot start at the latest offsets: it would always be empty")
     if ending.word == EARLIEST or EARLIEST_NUMBER in _numbers(ending):
         raise ConfigError("a batch query cannot end at the earliest offsets: it would always be empty")
+    if starting.time_ms is not None and ending.time_ms is not None and ending.time_ms < starting.time_ms:
+        raise ConfigError("endingTimestamp is before startingTimestamp: the query would always be empty")
 
 
 def _numbers(edge: Edge) -> set[int]:
