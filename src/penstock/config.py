@@ -99,6 +99,21 @@ class RocketmqConfig(msgspec.Struct, forbid_unknown_fields=True):
     timer_delay_ms_max: int = 3 * 24 * 3_600_000  # at most 24 days count
 
 
+class PulsarConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Pulsar clients."""
+
+    auto_create_topics: bool = True  # a producer or consumer of a topic that does not exist creates it
+    auto_create_partitions: int = 0  # of a topic that is created so; 0: it is not partitioned
+    deduplication: bool = False  # a message that a producer sends again under the same number is stored once
+    message_bytes_max: int = 5 * MIB  # told to clients, who keep to it and cut larger messages into chunks
+    connections_max: int = 20_000
+    receive_bytes_max: int = 512 * MIB  # of large frames that have not come completely, all connections together
+    keep_alive_ms: int = 30_000  # a connection on which nothing comes is asked, and closed after the same time again
+    liveness_timeout_ms: int = 5_000  # how long the holder of a name has to answer when somebody else wants it
+    producers_per_connection_max: int = 10_000
+    watchers_per_connection_max: int = 100  # of topic lists
+
+
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):
     """The HTTP side: health, metrics, and what the gateways add."""
 
@@ -114,4 +129,5 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     store: StoreConfig = msgspec.field(default_factory=StoreConfig)
     broker: BrokerConfig = msgspec.field(default_factory=BrokerConfig)
     rocketmq: RocketmqConfig = msgspec.field(default_factory=RocketmqConfig)
+    pulsar: PulsarConfig = msgspec.field(default_factory=PulsarConfig)
     http: HttpConfig = msgspec.field(default_factory=HttpConfig)

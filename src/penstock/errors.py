@@ -105,6 +105,29 @@ class NotAuthorized(PenstockError):
         self.who, self.action, self.resource = who, action, resource
 
 
+class NamespaceNotFound(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"namespace {name[:200]!r} does not exist: create it first, or check the spelling")
+        self.name = name
+
+
+class NamespaceExists(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"namespace {name!r} exists already")
+        self.name = name
+
+
+# --- producers --------------------------------------------------------------------------------------------------------
+
+
+class ProducerBusy(PenstockError):
+    """A producer's name, or its topic, is taken."""
+
+
+class ProducerFenced(PenstockError):
+    """Another producer has the topic for itself, or has had it since."""
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 

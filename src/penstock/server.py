@@ -64,7 +64,11 @@ class Server:
         self._state = "starting"
         self._listening: list[Listening] = []
         self._kept: Kept | None = None
-        self._house = House(config.server, lambda: int(self.addresses.get("broker", "").rpartition(":")[2] or 0))
+        self._house = House(config.server, lambda: self.port_of("broker"))
+
+    def port_of(self, gateway: str) -> int:
+        """The port that a gateway listens on; 0 before it does."""
+        return int(self.addresses.get(gateway, "").rpartition(":")[2] or 0)
 
     @property
     def broker(self) -> Broker:
@@ -159,8 +163,18 @@ class Server:
 GATEWAYS: dict[str, Entrance] = {
     "namesrv": Entrance("namesrv_port", lambda server: server.rocketmq),
     "broker": Entrance("broker_port", lambda server: server.rocketmq),
+    "pulsar": Entrance("pulsar_port", lambda server: _pulsar(server)),
     "http": Entrance("http_port", lambda server: http_gateway(_router(server), server.config.http)),
 }
+
+
+def _pulsar(server: Server) -> Gateway:
+    """Imported here: protobuf takes as long to load as half of everything else."""
+    from penstock.gateway.pulsar import pulsar_gateway
+    from penstock.gateway.pulsar.lookup import Home
+
+    home = Home(server.config.server, lambda: server.port_of("pulsar"))
+    return pulsar_gateway(server.broker, home, server.clock, server.config.pulsar)
 
 
 def _router(server: Server) -> Router:

@@ -21,7 +21,9 @@ from penstock.core.group_settings import GroupsSettings
 from penstock.core.groups import Groups
 from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
+from penstock.core.namespaces import Namespaces
 from penstock.core.offsets import Offsets
+from penstock.core.producers import Producers
 from penstock.core.publish import Publisher
 from penstock.core.readers import Readers
 from penstock.core.resets import Resets
@@ -75,6 +77,8 @@ class Broker:
         self.groups = Groups(clock, self.bus, self.group_settings)
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
+        self.producers = Producers(store, self.keeper)
+        self.namespaces = Namespaces(store, self.keeper, clock)
         self.subscriptions = Subscriptions(
             store, self.keeper, progress, self.fetcher, self.waits, clock, self.bus, settings.subscriptions_max
         )
@@ -118,6 +122,7 @@ class Broker:
             kept_ms = self.config.broker.events_retention_ms
             settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
             await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
+        self.producers.forget_queues(self.topics.has_queue)
         self._tell_of_start()
         self._chores = asyncio.create_task(self._run_chores(), name="penstock-chores")
         self._state = "running"

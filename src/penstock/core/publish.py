@@ -25,11 +25,12 @@ class Publisher:
         self._bytes_max = config.message_bytes_max
         self.duplicates = 0
 
-    def publish(self, entries: Sequence[Entry], then: Then) -> None:
+    def publish(self, entries: Sequence[Entry], then: Then, bytes_max: int = 0) -> None:
         """Append them; `then(error)` is called once, when they are as durable as their topics ask for, before consumers
-        are woken. Raises at once, with nothing stored, when they cannot be appended.
+        are woken. Raises at once, with nothing stored, when they cannot be appended. `bytes_max`: as large as a message
+        may be in a protocol that has a limit of its own; 0 for the broker's.
         """
-        fresh = self._fresh(entries) if self._are_numbered(entries) else entries
+        fresh = self._fresh(entries) if self._are_numbered(entries, bytes_max or self._bytes_max) else entries
         if not fresh:
             self._keeper.when_durable(self._store.end_position, then)
             return
@@ -44,9 +45,9 @@ class Publisher:
         self._store.append(entries, group=True, facts=facts or None)
         self._acknowledge(entries, then, self._store.ack_position)
 
-    def _are_numbered(self, entries: Sequence[Entry]) -> bool:
+    def _are_numbered(self, entries: Sequence[Entry], bytes_max: int) -> bool:
         """Whether one of them has a producer that numbers its messages. One that is too large is refused."""
-        bytes_max, numbered = self._bytes_max, 0
+        numbered = 0
         for entry in entries:
             if entry.length > bytes_max:
                 raise MessageTooLarge(entry.length, bytes_max)

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.rocketmq.conftest import Client
 
 from penstock.errors import ConfigError
-from penstock.gateway.rocketmq.house import advertised
+from penstock.gateway.address import advertised
 from penstock.testing.server import Running, serving
 from penstock.wire.rocketmq.codes import RequestCode
 

@@ -6,28 +6,22 @@ started, and the address that the client came to when it stood for nothing.
 """
 
 import contextlib
-import re
 import socket
 from collections.abc import Callable
 
 from penstock.config import ServerConfig
-from penstock.errors import ConfigError
+from penstock.gateway.address import for_rocketmq, joined
 from penstock.gateway.rocketmq.connection import Connection, packed_host
 
 CLUSTER, BROKER = "DefaultCluster", "penstock"
 DEFAULT_TOPIC_QUEUES = 8
 READ_WRITE, INHERIT = 6, 1
 
-_ADDRESS = re.compile(
-    r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*)|(?P<host>[^\[\]:/\s]+))"
-    r"(?::(?P<port>[0-9]{1,5}))?"
-)
-
 
 class House:
     def __init__(self, config: ServerConfig, port: Callable[[], int]) -> None:
         self._port, self._bound_host = port, config.host
-        self._host, self._advertised_port = advertised(config.advertise[0]) if config.advertise else ("", 0)
+        self._host, self._advertised_port = for_rocketmq(config.advertise)
         self._packable = resolved(self._host) if self._host else ""
 
     def host_for(self, connection: Connection) -> str:
@@ -47,23 +41,13 @@ class House:
         return self._advertised_port or self._port()
 
     def address_for(self, connection: Connection) -> str:
-        host = self.host_for(connection)
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return joined(self.host_for(connection), self.port)
 
     def store_host_for(self, connection: Connection) -> bytes:
         """As records carry it."""
         if not connection.store_host:
             connection.store_host = packed_host(self._packable or connection.local_host, self.port)
         return connection.store_host
-
-
-def advertised(text: str) -> tuple[str, int]:
-    """Host and port of HOST, HOST:PORT, [V6], [V6]:PORT or a bare V6; port 0 when there is none."""
-    found = _ADDRESS.fullmatch(text)
-    port = int(found["port"] or 0) if found else 0
-    if not found or port > 65_535 or found["port"] == "0":
-        raise ConfigError(f"{text!r} cannot be advertised: give HOST, HOST:PORT or [IPV6]:PORT (--advertise)")
-    return found["v6"] or found["bare"] or found["host"], port
 
 
 def resolved(host: str) -> str:

@@ -1,0 +1,117 @@
+"""From a name that a Pulsar client gives to a queue of a topic here, which may have to be made first.
+
+A topic that is not partitioned has one queue; a partition is a queue of its topic. One that RocketMQ's clients made is
+partitioned, whatever its number of queues. Topics are marked with who made them: what is in a topic is in the encoding
+of its protocol, and nothing is turned from one into the other yet. Until then each protocol keeps to its own topics: a
+topic that was made here has no permissions for RocketMQ's clients, and one of theirs is not written to from here.
+"""
+
+from typing import NamedTuple
+
+from penstock.config import PulsarConfig
+from penstock.core.namespaces import Namespaces
+from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.errors import NamespaceNotFound, TopicNotFound
+from penstock.gateway.pulsar.routes import Refused
+from penstock.wire.pulsar.commands_pb2 import ServerError
+from penstock.wire.pulsar.topics import NON_PERSISTENT, TopicName, from_own, topic_name
+
+PARTITIONED = "pulsar.partitioned"  # the attribute of topics that were made here: "yes" or "no"
+_NEVER_PARTITIONED = ("-DLQ", "-RETRY")  # made by clients, each with one queue
+
+
+class Place(NamedTuple):
+    """A queue, and what it is called."""
+
+    name: TopicName
+    topic: Topic
+    queue: int
+
+
+def partitions_of(topic: Topic) -> int:
+    """How many a topic has; 0 when it is not partitioned."""
+    return 0 if topic.attributes.get(PARTITIONED) == "no" else topic.queue_count
+
+
+def is_ours(topic: Topic) -> bool:
+    """Whether it was made by Pulsar's clients."""
+    return PARTITIONED in topic.attributes
+
+
+class Places:
+    def __init__(self, topics: Topics, namespaces: Namespaces, config: PulsarConfig) -> None:
+        self._topics, self._namespaces = topics, namespaces
+        self._auto_create, self._auto_partitions = config.auto_create_topics, config.auto_create_partitions
+
+    def named(self, text: str) -> TopicName:
+        """The name, once it is clear that its namespace is there."""
+        name = topic_name(text)
+        if name.domain == NON_PERSISTENT:
+            raise Refused(ServerError.NotAllowedError, f"{name.full}: non-persistent topics are not served here")
+        namespace = f"{name.tenant}/{name.namespace}"
+        if namespace not in self._namespaces and self._topics.find(name.own_name) is None:
+            raise NamespaceNotFound(namespace)
+        return name
+
+    def check(self, name: TopicName) -> None:
+        """Whether the topic is there, or may be made by whoever comes for it."""
+        topic = self._topics.find(name.own_name)
+        if topic is not None:
+            self._queue(name, topic)
+        elif not self._auto_create or name.partition >= 0:
+            raise TopicNotFound(name.full)
+
+    async def partitions(self, name: TopicName, may_create: bool) -> int:
+        """How many partitions a topic has, or will have when it is made. A partitioned one is made now."""
+        topic = self._topics.find(name.own_name)
+        if topic is not None:
+            if name.partition >= 0:
+                self._queue(name, topic)
+                return 0
+            return partitions_of(topic)
+        if not (self._auto_create and may_create) or name.partition >= 0:
+            raise TopicNotFound(name.full)
+        if self._auto_partitions == 0 or name.local.endswith(_NEVER_PARTITIONED):
+            return 0
+        return partitions_of(await self.create(name, self._auto_partitions))
+
+    async def place(self, name: TopicName) -> Place:
+        """Where a producer or consumer of a topic is to go; the topic is made where that is allowed."""
+        topic = self._topics.find(name.own_name)
+        if topic is None:
+            if not self._auto_create or name.partition >= 0:
+                raise TopicNotFound(name.full)
+            topic = await self.create(name, 0)
+        return Place(name, topic, self._queue(name, topic))
+
+    async def create(self, name: TopicName, partitions: int) -> Topic:
+        """A new topic, with no or some partitions; returns when it is durable."""
+        attributes = {PARTITIONED: "yes" if partitions else "no"}
+        settings = TopicSettings(write_queues=max(partitions, 1), permissions=0, attributes=attributes)
+        return await self._topics.create(name.own_name, settings)
+
+    def _queue(self, name: TopicName, topic: Topic) -> int:
+        partitions = partitions_of(topic)
+        if name.partition < 0:
+            if partitions:
+                why = f"{name.full} has {partitions} partitions: name one of them, as {name.of_partition(0).full}"
+                raise Refused(ServerError.NotAllowedError, why)
+            return topic.queue(0)
+        if name.partition >= partitions:
+            raise TopicNotFound(name.full)
+        return topic.queue(name.partition)
+
+    # --- lists --------------------------------------------------------------------------------------------------------
+
+    def names_in(self, namespace: str) -> list[str]:
+        """The topics of a namespace by their whole names, each partition for itself."""
+        return [full for topic in self._topics for full in names_of(topic, namespace)]
+
+
+def names_of(topic: Topic, namespace: str) -> list[str]:
+    """What a topic contributes to the list of a namespace: nothing, itself, or its partitions."""
+    name = from_own(topic.name)
+    if name is None or topic.system or name.local.startswith("__") or f"{name.tenant}/{name.namespace}" != namespace:
+        return []
+    partitions = partitions_of(topic)
+    return [name.of_partition(index).full for index in range(partitions)] if partitions else [name.full]
