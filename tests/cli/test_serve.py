@@ -8,6 +8,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from tests.cli.conftest import PORTS
 
 
 def get(url: str) -> tuple[int, bytes]:
@@ -61,7 +62,8 @@ def test_a_second_broker_on_the_same_folder_is_refused(serve, refused, tmp_path)
 def test_a_port_in_use_is_refused(refused, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        sentence = refused("serve", f"--data={tmp_path / 'data'}", f"--http-port={port}", "--log-level=error")
+        ports = (*PORTS, f"--http-port={port}")  # the last counts
+        sentence = refused("serve", f"--data={tmp_path / 'data'}", *ports, "--log-level=error")
     assert f"port {port} on 127.0.0.1 is in use" in sentence
     assert "--http-port" in sentence
 

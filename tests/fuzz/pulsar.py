@@ -8,6 +8,7 @@ from penstock.wire.pulsar import snappy
 from penstock.wire.pulsar.batch import opened_entry
 from penstock.wire.pulsar.entry import BATCHED_BYTES_MIN, PayloadError, entry_of, metadata_in
 from penstock.wire.pulsar.frame import command, frames_in, pack_head
+from penstock.wire.pulsar.patterns import Pattern, PatternError
 from penstock.wire.pulsar.topics import NAME_CHARS_MAX, from_own, topic_name
 
 FRAME_BYTES_MAX = OPENED_BYTES_MAX = 1 << 20
@@ -78,10 +79,21 @@ def topic(data: bytes) -> None:
         check(from_own(name.own_name) == name, "what it is called here is another topic")
 
 
+def pattern(data: bytes) -> None:
+    text = data.decode(errors="ignore")
+    try:
+        found = Pattern(text)
+    except PatternError:
+        return
+    for name in ("", "a", "public/default/orders-1", "x.y"):
+        check(found.matches(name) in (True, False), "neither yes nor no")
+
+
 TARGETS = {
     "pulsar_frame": frame,
     "pulsar_entry": entry,
     "pulsar_batch": batch,
     "pulsar_snappy": snappy_block,
     "pulsar_topic": topic,
+    "pulsar_pattern": pattern,
 }

@@ -9,7 +9,7 @@ import pytest
 from penstock.config import Config
 from penstock.errors import ConfigError, FolderInUse
 from penstock.model import Durability
-from penstock.testing.server import running, serving
+from penstock.testing.server import PORTS, running, serving
 
 
 def ready(url: str) -> bool:
@@ -50,7 +50,9 @@ async def test_a_broker_in_the_loop_of_the_test():
 
 def test_a_configuration_is_taken_as_it_is_and_not_changed(tmp_path):
     config = Config()
-    config.server.data, config.server.http_port = str(tmp_path / "mine"), 0
+    config.server.data = str(tmp_path / "mine")
+    for port in PORTS:
+        setattr(config.server, port, 0)
     with running(config, http={"connections_max": 7}) as broker:
         assert broker.config.http.connections_max == 7
         assert (tmp_path / "mine").is_dir()

@@ -130,7 +130,7 @@ def say(lines: str) -> None:
 
 async def main(args: Args) -> None:
     store = StoreConfig(segment_bytes=args.segment_bytes, checkpoint_bytes=args.segment_bytes, clean_interval_ms=200)
-    ports = ServerConfig(data=args.data, http_port=0)
+    ports = ServerConfig(data=args.data, namesrv_port=0, broker_port=0, pulsar_port=0, http_port=0)
     server = Server(Config(server=ports, store=store), SystemClock())
     await server.start()
     say(f"ready {server.addresses['http']}\n")

@@ -259,6 +259,8 @@ class _Parser:
             if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
                 one = self._range(one)
             ranges += one.ranges
+        if not ranges:
+            raise PatternError("a class of nothing")
         return Characters(tuple(ranges), others)
 
     def _range(self, low: Characters) -> Characters:
