@@ -176,6 +176,7 @@ _MAY_BE_ZERO = {  # each of these switches something off, or means "without limi
     "store.catalog_slack_rows",
     "store.fill_ahead_bytes",
     "store.hot_bytes",
+    "pulsar.auto_create_partitions",
 }
 _EXPECTED = {
     bool: "true or false",
