@@ -102,9 +102,6 @@ class Topics:
         topic = self._of_queue[queue]
         return topic, topic.queues.index(queue)
 
-    def has_queue(self, queue: int) -> bool:
-        return queue in self._of_queue
-
     def __iter__(self) -> Iterator[Topic]:
         return iter(sorted(self._topics.values(), key=lambda topic: topic.name))
 
