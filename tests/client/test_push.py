@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from tests.client.pushing import Inbox, committed, consumer, owned, send, until
 
+from penstock.client.allocate import ByConfig
 from penstock.client.consumer import ConsumerSettings, PushConsumer
 from penstock.client.errors import BadExpression, Unreachable
 from penstock.client.instance import Timers
@@ -267,6 +268,19 @@ async def test_members_share_without_overlap_and_nothing_is_left(penstock, produ
     assert Counter(body for inbox in inboxes for body in inbox.bodies) == {b"%d" % number: 1 for number in range(104)}
     for one in consumers:
         await one.close()
+
+
+async def test_a_list_of_queues_is_read_once_though_the_strategy_gives_it_for_every_topic(penstock, producer):
+    """The group's retry topic is a topic, too."""
+    bodies, inbox = await send(producer, 12), Inbox()
+    queues = await producer.queues("orders")
+    async with consumer(penstock, "billing", inbox, strategy=ByConfig(queues)) as one:
+        await inbox.until(len(bodies))
+        await one.instance.refresh()
+        await one._holding.rebalance()
+        bodies += await send(producer, 12, first=12)
+        await inbox.until(len(bodies))
+    assert inbox.counts == Counter(bodies)
 
 
 async def test_closing_in_the_middle_of_a_rebalance_stores_what_was_done(penstock, producer):

@@ -13,7 +13,7 @@ NOT_ON_4 = {
     "test_s15_a_java_twin_keeps_the_id_and_ours_takes_a_fresh_one",
     "test_what_java_compressed_is_opened",
 }
-FEW_ON_4 = {"test_java_and_python_share_a_group": ("java-4.9.8-avg", "java-5.5.0-config")}
+FEW_ON_4 = {"test_java_and_python_share_a_group": ("java-4.9.8-avg", "java-5.5.0-nearby")}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,11 +5,26 @@ Nothing that a broker has acknowledged is left out by a consumer, whoever is kil
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 import pytest
+from tests.compat.client.spread import (
+    QUEUES,
+    QUICK,
+    SPREAD,
+    Inbox,
+    caught_up,
+    consumer,
+    reading,
+    replicated,
+    send,
+    send_on,
+    sent_to_all,
+    until,
+)
+from tests.compat.client.test_allocate import ITEM, room_of
 from tests.compat.conftest import unavailable
 from tests.compat.rocketmq import toolchain
+from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, Runner
 from tests.compat.rocketmq.cluster import (
     BROKER_A,
     BROKER_B,
@@ -17,27 +32,33 @@ from tests.compat.rocketmq.cluster import (
     MASTER_B,
     NAMES_1,
     NAMES_2,
+    ROOM_A,
+    ROOM_B,
     SLAVE_A,
-    RealCluster,
     real_cluster,
 )
 
-from penstock.client import positions, tables
-from penstock.client.consumer import PushConsumer
+from penstock.client import tables
+from penstock.client.allocate import Averagely, ByMachineRoom, MachineRoomNearby
 from penstock.client.errors import ClientError
-from penstock.client.instance import Timers
-from penstock.client.message import Message, Received
+from penstock.client.message import Message
 from penstock.client.operator import Operator
-from penstock.client.positions import FIRST
 from penstock.client.producer import Producer
-from penstock.client.pull import PullConsumer
 from penstock.client.routes import MessageQueue
-from penstock.wire.rocketmq.codes import RequestCode
 
-QUICK = Timers(persist_interval_ms=200, rebalance_interval_ms=2_000, route_interval_ms=1_000)
-WITHIN_S = 60
-QUEUES = 2  # of a topic on each master
-SPREAD = [(BROKER_A, number) for number in range(QUEUES)] + [(BROKER_B, number) for number in range(QUEUES)]
+A_0, A_1, B_0, B_1 = SPREAD
+BOTH = (ROOM_A, ROOM_B)
+NEARBY = MachineRoomNearby(Averagely(), lambda queue: room_of(queue.broker), room_of)
+NEARBY_TO_JAVA = ("MACHINE_ROOM_NEARBY-AVG", "0")
+
+# A Java instance, the room that it is in, its strategy and setting; our room and strategy, the queues that are ours
+# then, and those that nobody reads.
+ROOMS = {
+    "both rooms read": (JAVA_4, "x", ("MACHINE_ROOM", ITEM.join(BOTH)), "y", ByMachineRoom(BOTH), {B_0, B_1}, ()),
+    "one room read": (JAVA_5, "x", ("MACHINE_ROOM", ROOM_A), "y", ByMachineRoom([ROOM_A]), {A_1}, {B_0, B_1}),
+    "each in its room": (JAVA_4, ROOM_A, NEARBY_TO_JAVA, ROOM_B, NEARBY, {B_0, B_1}, ()),
+    "one in no room": (JAVA_5, "bj", NEARBY_TO_JAVA, ROOM_A, NEARBY, {A_0, A_1, B_1}, ()),
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,63 +108,6 @@ async def producer(cluster):
         yield producer
 
 
-class Inbox:
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    async def __call__(self, message: Received) -> None:
-        self.texts.append(message.body.decode())
-
-    async def has(self, texts: list[str]) -> None:
-        async def all_of_them() -> bool:
-            return set(texts) <= set(self.texts)
-
-        await until(all_of_them, f"all {len(texts)} messages")
-
-
-async def until(is_so: Callable[[], object], what: str) -> None:
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while not await is_so():
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {WITHIN_S} s") from None
-
-
-async def send(producer: Producer, topic: str, label: str, count: int = 40) -> tuple[list[str], set[str]]:
-    """Their texts, and the brokers that took them."""
-    texts = [f"{label}-{number}" for number in range(count)]
-    sent = [await producer.send(Message(topic, text.encode())) for text in texts]
-    return texts, {one.queue.broker for one in sent}
-
-
-def consumer(cluster: RealCluster, group: str, handler, topic: str) -> PushConsumer:
-    return PushConsumer(cluster.namesrv, group, handler, topics={topic: "*"}, start=FIRST, timers=QUICK)
-
-
-async def offset_at(operator: Operator, address: str, queue: MessageQueue, group: str = "") -> int:
-    """Where a queue ends at one of its brokers, or how far a group is there."""
-    code = RequestCode.QUERY_CONSUMER_OFFSET if group else RequestCode.GET_MAX_OFFSET
-    more = {"consumerGroup": group} if group else {}
-    try:
-        answer = await operator.cluster.of_queue(code, queue, address, **more)
-    except ClientError:
-        return -1
-    return int(answer.ext["offset"])
-
-
-def replicated(operator: Operator, cluster: RealCluster, topic: str, group: str = "") -> Callable[[], object]:
-    """Whether the slave has what its master has: messages, or how far a group is."""
-    queues = [MessageQueue(topic, BROKER_A, number) for number in range(QUEUES)]
-
-    async def same() -> bool:
-        places = [cluster.address(name) for name in (MASTER_A, SLAVE_A)]
-        found = [[await offset_at(operator, place, queue, group) for queue in queues] for place in places]
-        return found[0] == found[1]
-
-    return same
-
-
 # --- the stories ------------------------------------------------------------------------------------------------------
 
 
@@ -183,38 +147,38 @@ async def test_a_backlog_is_read_from_the_slave_and_what_is_new_from_the_master(
         assert len(asked) < len(texts), "nobody is asked again and again"
 
 
-@contextlib.asynccontextmanager
-async def reading(kind: str, cluster: RealCluster, group: str, inbox: Inbox, topic: str, asked: list[str]):
-    """A consumer of either kind; `asked` gets the address of each pull of the first broker's first queue."""
-    if kind == "push":
-        one = consumer(cluster, group, inbox, topic)
-        watch(one.instance.cluster, topic, asked)
-        async with one:
-            yield
-        return
-    async with PullConsumer(cluster.namesrv, group, start=FIRST, timers=QUICK) as one:
-        watch(one.instance.cluster, topic, asked)
-        await one.assign(await one.queues(topic))
-        handing_on = asyncio.ensure_future(hand_on(one, inbox))
-        yield
-        handing_on.cancel()
+@pytest.mark.parametrize("case", ROOMS)
+async def test_java_and_python_share_a_group_by_machine_rooms(case, cluster, producer, topic, group, name, tmp_path):
+    """No queue is read twice, and none is left but those that the strategy leaves."""
+    java, their_room, (named, setting), our_room, strategy, ours, unread = ROOMS[case]
+    runner, inbox = driver(java, cluster, tmp_path), Inbox()
+    client_id = f"{our_room}@python"
+    async with consumer(cluster, group, inbox, topic, strategy=strategy, client_id=client_id) as one:
+        words = ("--strategy", named, "--setting", setting, "--ip", their_room, "--instance", name("java"))
+        theirs = await asyncio.to_thread(runner.push, topic, group, *words)
+        with theirs:
+
+            async def shared() -> bool:
+                return {(queue.broker, queue.queue) for queue in one.owned if queue.topic == topic} == ours
+
+            await until(shared, "our share")
+            await asyncio.sleep(3)  # Java takes its share by itself, and no one tells
+            for broker, number in SPREAD:
+                queue = MessageQueue(topic, broker, number)
+                await producer.send(Message(topic, f"{broker}-{number}".encode()), queue)
+            await inbox.has([f"{broker}-{number}" for broker, number in ours])
+            read = set(SPREAD) - set(unread)
+            lines = await asyncio.to_thread(theirs.take, len(read - ours))
+    got = [*inbox.texts, *(str(line["body"]) for line in [*lines, *theirs.rest])]
+    assert sorted(got) == sorted(f"{broker}-{number}" for broker, number in read)
 
 
-def watch(cluster, topic: str, asked: list[str]) -> None:
-    ask = cluster.ask
-
-    def watched(address, code, ext, *more):
-        about = tuple(ext.get(name) for name in ("topic", "bname", "queueId"))
-        if code == RequestCode.PULL_MESSAGE and about == (topic, BROKER_A, "0"):
-            asked.append(address)
-        return ask(address, code, ext, *more)
-
-    cluster.ask = watched
-
-
-async def hand_on(consumer: PullConsumer, inbox: Inbox) -> None:
-    async for message in consumer:
-        await inbox(message)
+def driver(java, cluster, folder) -> Runner:
+    try:
+        command = toolchain.DRIVERS[java.driver]()
+    except toolchain.Missing as reason:
+        unavailable(java.name, reason)
+    return Runner(java, command, cluster.namesrv, folder / java.name)
 
 
 async def test_a_master_is_killed_and_comes_back(cluster, operator, producer, topic, group):
@@ -254,45 +218,8 @@ async def test_a_master_is_killed_and_comes_back(cluster, operator, producer, to
         await running.has(later)
 
 
-async def sent_to_all(producer: Producer, topic: str) -> list[str]:
-    """Messages, until both masters have taken some: one that has failed is passed over for a while."""
-    texts, brokers = list[str](), set[str]()
-
-    async def both() -> bool:
-        more, takers = await send(producer, topic, f"later-{len(texts)}", 4)
-        texts.extend(more)
-        brokers.update(takers)
-        return brokers == {BROKER_A, BROKER_B}
-
-    await until(both, "messages on both masters")
-    return texts
-
-
 async def some(texts: list[str]) -> bool:
     return len(texts) >= 10
-
-
-async def send_on(producer: Producer, topic: str, acknowledged: list[str]) -> None:
-    """One message after the other, until it is cancelled; what was acknowledged is noted."""
-    number = 0
-    while True:
-        await producer.send(Message(topic, f"stream-{number}".encode()))
-        acknowledged.append(f"stream-{number}")
-        number += 1
-        await asyncio.sleep(0.01)
-
-
-async def caught_up(operator: Operator, cluster: RealCluster, topic: str, group: str) -> bool:
-    """Whether the masters know that a group is through with everything."""
-    route = await operator.cluster.fetch(topic)
-    masters = {BROKER_A: cluster.address(MASTER_A), BROKER_B: cluster.address(MASTER_B)}
-    return all(
-        [
-            await offset_at(operator, masters[queue.broker], queue, group)
-            == await positions.max_offset(operator.cluster, queue)
-            for queue in route.to_read(topic)
-        ]
-    )
 
 
 async def test_a_name_server_is_killed(cluster, producer, topic, group, name):

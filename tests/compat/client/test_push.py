@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from tests.compat.client.test_allocate import packed, room_of
 from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, bodies
 
 from penstock.client import positions
-from penstock.client.allocate import Averagely, AveragelyByCircle, ConsistentHash
+from penstock.client.allocate import Averagely, AveragelyByCircle, ByConfig, ConsistentHash, MachineRoomNearby
 from penstock.client.consumer import ConsumerSettings, Later, PushConsumer
 from penstock.client.instance import Timers
 from penstock.client.message import Message, Received
@@ -19,7 +20,13 @@ from penstock.client.routes import MessageQueue
 
 QUICK = Timers(persist_interval_ms=200, rebalance_interval_ms=2_000, route_interval_ms=1_000)
 WITHIN_S = 60
-STRATEGIES = {"avg": Averagely(), "circle": AveragelyByCircle(), "hash": ConsistentHash()}
+STRATEGIES = {  # Java's name and setting, and ours; nobody is in the brokers' room, so all share what is there
+    "avg": ("AVG", "", Averagely()),
+    "circle": ("AVG_BY_CIRCLE", "", AveragelyByCircle()),
+    "hash": ("CONSISTENT_HASH", "10", ConsistentHash()),
+    "nearby": ("MACHINE_ROOM_NEARBY-AVG", "", MachineRoomNearby(Averagely(), lambda queue: queue.broker, room_of)),
+}
+PAIRS = [(JAVA_4, "avg"), (JAVA_4, "circle"), (JAVA_4, "hash"), *((JAVA_5, strategy) for strategy in STRATEGIES)]
 
 
 class Inbox:
@@ -229,16 +236,16 @@ async def test_the_tool_shows_the_consumer(producer, consumer, admin, topic, gro
     assert topic in printed
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("client", [JAVA_4, JAVA_5], ids=lambda client: client.name)
+@pytest.mark.parametrize(("client", "strategy"), PAIRS, ids=lambda value: getattr(value, "name", value))
 async def test_java_and_python_share_a_group(client, strategy, producer, consumer, use, new_topic, group, broker):
     """No queue is read twice and none is left, whoever comes first; when one goes, the other has them all."""
     topic = await asyncio.to_thread(new_topic, 8)
     inbox = Inbox()
-    options = {"topics": {topic: "*"}, "strategy": STRATEGIES[strategy]}
-    async with consumer(inbox, **options) as one:
+    named, setting, ours = STRATEGIES[strategy]
+    async with consumer(inbox, topics={topic: "*"}, strategy=ours) as one:
         await until(lambda: len(owned(one, topic)) == 8, "all queues")
-        java = await asyncio.to_thread(use(client).push, topic, group, "--strategy", strategy)
+        words = ("--strategy", named, "--setting", setting)
+        java = await asyncio.to_thread(use(client).push, topic, group, *words)
         with java:
             await until(lambda: len(owned(one, topic)) < 8, "a share for Java")
             await asyncio.sleep(3)  # Java takes its share by itself, and no one tells
@@ -249,6 +256,22 @@ async def test_java_and_python_share_a_group(client, strategy, producer, consume
             theirs = [line["body"] for line in await asyncio.to_thread(java.take, 80 - expected)]
         assert Counter([*inbox.texts, *theirs, *(line["body"] for line in java.rest)]) == dict.fromkeys(sent, 1)
         await until(lambda: len(owned(one, topic)) == 8, "all queues again")
+
+
+async def test_java_and_python_read_what_they_were_told_to(producer, consumer, use, new_topic, group):
+    """By config: each has its list, and reads that and nothing else, whoever is there."""
+    topic, inbox = await asyncio.to_thread(new_topic, 4), Inbox()
+    queues = await producer.queues(topic)
+    async with consumer(inbox, topics={topic: "*"}, strategy=ByConfig(queues[1:])) as one:
+        words = ("--strategy", "CONFIG", "--setting", packed(queues[:1]))
+        java = await asyncio.to_thread(use(JAVA_5).push, topic, group, *words)
+        with java:
+            for queue in queues:
+                await producer.send(Message(topic, b"m-%d" % queue.queue), queue)
+            await inbox.until(3)
+            theirs = [line["body"] for line in await asyncio.to_thread(java.take, 1)]
+            assert owned(one, topic) == [1, 2, 3]
+    assert (sorted(inbox.texts), theirs, java.rest) == (["m-1", "m-2", "m-3"], ["m-0"], [])
 
 
 async def test_java_and_python_share_a_group_in_order(producer, consumer, use, new_topic, group):

@@ -4,8 +4,8 @@ Told orders/broker-a/0 and orders/broker-a/2:
 
     a  0 2        whether there are 4 queues or 3, one instance or ten
 
-That every queue is read by exactly one instance is then up to who writes the configuration. Its arguments are not even
-looked at, as in Java.
+That every queue is read by exactly one instance is then up to who writes the configuration, also of the group's retry
+topic (%RETRY% and its name), which comes again from nowhere else. The arguments are not even looked at, as in Java.
 """
 
 from collections.abc import Sequence

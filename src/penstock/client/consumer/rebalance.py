@@ -64,7 +64,8 @@ class Shares:
             return queues
         if ids is None:
             return None
-        return self.strategy.allocate(self._group, self._instance.client_id, queues, ids)
+        share = self.strategy.allocate(self._group, self._instance.client_id, queues, ids)
+        return [queue for queue in share if queue.topic == topic]  # by config, it is the same for every topic
 
     async def _backlog(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         return await backlog_of(self._instance.cluster, self._group, queues)

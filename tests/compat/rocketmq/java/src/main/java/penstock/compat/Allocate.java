@@ -54,7 +54,8 @@ final class Allocate {
         }
     }
 
-    private static AllocateMessageQueueStrategy strategy(String name, String setting) {
+    /** A strategy by RocketMQ's name for it, set to something: queues, rooms, or how many points on the ring. */
+    static AllocateMessageQueueStrategy strategy(String name, String setting) {
         switch (name) {
             case "AVG":
                 return new AllocateMessageQueueAveragely();

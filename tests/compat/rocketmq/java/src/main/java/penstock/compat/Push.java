@@ -2,8 +2,6 @@ package penstock.compat;
 
 import java.util.List;
 import java.util.Map;
-import java.util.function.Supplier;
-import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
@@ -12,16 +10,13 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
-import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
-import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
-import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * {@code push --namesrv A --topic T --group G [--tags EXPR | --sql EXPR] [--from first|last|timestamp] [--since
- * yyyyMMddHHmmss] [--orderly] [--broadcast] [--strategy avg|circle|hash] [--instance NAME] [--fail-times N]
- * [--retry-level L] [--max-reconsume N] [--trace]}:
+ * yyyyMMddHHmmss] [--orderly] [--broadcast] [--strategy NAME [--setting S]] [--instance NAME] [--ip ADDRESS]
+ * [--fail-times N] [--retry-level L] [--max-reconsume N] [--trace]} (a strategy and its setting as in {@link Allocate}):
  * {@code {"ready":true}} once started, a line per message, until standard input ends. A message is refused by the
  * listener as long as it was consumed fewer times than --fail-times says.
  */
@@ -31,10 +26,6 @@ final class Push {
         "first", ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         "last", ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         "timestamp", ConsumeFromWhere.CONSUME_FROM_TIMESTAMP);
-    private static final Map<String, Supplier<AllocateMessageQueueStrategy>> STRATEGIES = Map.of(
-        "avg", AllocateMessageQueueAveragely::new,
-        "circle", AllocateMessageQueueAveragelyByCircle::new,
-        "hash", AllocateMessageQueueConsistentHash::new);
 
     private Push() {
     }
@@ -62,8 +53,12 @@ final class Push {
         if (options.has("instance")) {
             consumer.setInstanceName(options.text("instance"));
         }
+        if (options.has("ip")) {
+            consumer.setClientIP(options.text("ip")); // what its ClientID begins with
+        }
         if (options.has("strategy")) {
-            consumer.setAllocateMessageQueueStrategy(STRATEGIES.get(options.text("strategy")).get());
+            consumer.setAllocateMessageQueueStrategy(
+                Allocate.strategy(options.text("strategy"), options.text("setting", "")));
         }
         if (options.has("broadcast")) {
             consumer.setMessageModel(named("BROADCASTING", consumer.getMessageModel()));
