@@ -6,7 +6,13 @@ Spark makes one in a process of its own for each thing it wants to know: nothing
 here is asked on an executor.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from penstock.spark import columns, values
@@ -39,3 +45,15 @@ class PenstockSource(DataSource):
             options = read_options(self.options, STREAM)
             values.check_values(schema, options.value_format, options.value_schema)
             return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink import batch_writer  # a read does without it
+
+        with sentence():
+            return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
+        from penstock.spark.sink import stream_writer
+
+        with sentence():
+            return stream_writer(self.options, schema, overwrite)

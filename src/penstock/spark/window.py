@@ -1,0 +1,101 @@
+"""Requests to one broker, several under way at a time, asked again over a new connection when one breaks.
+
+What is asked has to bear being asked twice: with staging a second request is known by its number, with plain sends it
+is a duplicate, which is what "at least once" means.
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock import logs
+from penstock.client.errors import Lost, TimedOut, Unreachable, refusal
+from penstock.spark.link import Link
+from penstock.wire.rocketmq.codes import ResponseCode
+from penstock.wire.rocketmq.frame import Frame
+
+log = logs.get(__name__)
+
+TRIES = 5
+WAIT_S = 0.5  # before the second try; twice as long before each other
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
+
+
+class _Asked(NamedTuple):
+    opaque: int
+    code: int
+    ext: Mapping[str, str]
+    body: bytes
+
+
+class Window:
+    def __init__(self, address: str, width: int, timeout_ms: int, good: tuple[int, ...] = (0,)) -> None:
+        self.address, self._width, self._timeout_ms, self._good = address, width, timeout_ms, good
+        self._link: Link | None = None
+        self._under_way: deque[_Asked] = deque()
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> Frame:
+        """One request, when all before it have been answered."""
+        self.drain()
+        self.add(code, ext, body)
+        return self._take()
+
+    def add(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
+        """One more request; the oldest is waited for when there are too many. Its refusal is raised by then."""
+        while len(self._under_way) >= self._width:
+            self._take()
+        asked = _Asked(0, code, ext, body)
+        try:
+            self._under_way.append(self._sent(asked))
+        except (Unreachable, TimedOut):
+            self._under_way.append(asked)
+            self._ask_again()
+
+    def drain(self) -> None:
+        """All that was asked has been answered."""
+        while self._under_way:
+            self._take()
+
+    def _sent(self, asked: _Asked) -> _Asked:
+        if self._link is None:
+            self._link = Link(self.address, timeout_ms=self._timeout_ms)
+        return asked._replace(opaque=self._link.send(asked.code, asked.ext, asked.body))
+
+    def _take(self) -> Frame:
+        """The answer to the oldest."""
+        for attempt in range(TRIES):
+            try:
+                if self._link is None:
+                    raise Lost(self.address, "there is no connection")
+                answer = self._link.answer(self._under_way[0].opaque)
+            except (Lost, TimedOut):
+                self._ask_again()
+                continue
+            if answer.code in BUSY and attempt < TRIES - 1:
+                time.sleep(WAIT_S * 2**attempt)
+                self._ask_again()
+                continue
+            self._under_way.popleft()
+            if answer.code not in self._good:
+                raise refusal(answer, self.address)
+            return answer
+        raise Lost(self.address, "the connection breaks again and again")
+
+    def _ask_again(self) -> None:
+        """All that is under way, over a new connection."""
+        for attempt in range(TRIES):
+            self.close()
+            try:
+                self._under_way = deque([self._sent(asked) for asked in self._under_way])
+                return
+            except (Unreachable, TimedOut) as error:
+                if attempt == TRIES - 1:
+                    raise
+                log.info("a broker cannot be reached, it is tried again", error=str(error))
+                time.sleep(WAIT_S * 2**attempt)
