@@ -128,5 +128,5 @@ _NAMES: dict[type[spark.DataType], str] = {
 
 
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), COLUMNS, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), COLUMNS, n=1, cutoff=0.65)
     return f": did you mean {near[0]}?" if near else f": leave it out; there are {', '.join(COLUMNS)}"

@@ -1,18 +1,22 @@
 """Where messages are to go: what a task that writes asks the name servers. It waits; a task has nothing else to do."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.client.cluster import DEFAULT_QUEUES
-from penstock.client.errors import ClientError, NoRoute, Refused, Unreachable, refusal
+from penstock.client.errors import ClientError, NoRoute, Refused, TimedOut, Unreachable, refusal
 from penstock.client.routes import MASTER, MessageQueue, Route, route_in
 from penstock.spark.link import Link
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.fastjson import FastjsonError
 from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.requests import DEFAULT_TOPIC
+
+TRIES = 3
+WAIT_S = 0.5
 
 
 class Target(NamedTuple):
@@ -23,19 +27,27 @@ class Target(NamedTuple):
 
 
 def ask_names(service: str, code: int, ext: Mapping[str, str]) -> tuple[Frame, str]:
-    """The answer of the first name server that gives one, and who that is."""
-    failures: list[ClientError] = []
-    for address in service.split(";"):
-        try:
-            with Link(address) as link:
-                answer = link.ask(code, ext)
-                answer.body = memoryview(bytes(answer.body))
-                return answer, address
-        except ClientError as error:
-            failures.append(error)
+    """The answer of the first name server that gives one, and who that is. All are tried more than once: one of them may
+    just be starting again.
+    """
+    failures: dict[str, ClientError] = {}
+    for attempt in range(TRIES):
+        time.sleep(WAIT_S * attempt)
+        for address in service.split(";"):
+            try:
+                return _asked(address, code, ext), address
+            except (Unreachable, TimedOut) as error:
+                failures[address] = error
     if len(failures) == 1:
-        raise failures[0]
-    raise Unreachable(service, "; ".join(str(error) for error in failures))
+        raise failures.popitem()[1]
+    raise Unreachable(service, "; ".join(str(error) for error in failures.values()))
+
+
+def _asked(address: str, code: int, ext: Mapping[str, str]) -> Frame:
+    with Link(address) as link:
+        answer = link.ask(code, ext)
+        answer.body = memoryview(bytes(answer.body))
+        return answer
 
 
 def target(service: str, topic: str) -> Target:
