@@ -27,8 +27,8 @@ class Target(NamedTuple):
 
 
 def ask_names(service: str, code: int, ext: Mapping[str, str]) -> tuple[Frame, str]:
-    """The answer of the first name server that gives one, and who that is. All are tried more than once: one of them may
-    just be starting again.
+    """The answer of the first name server that gives one, and who that is. All are tried more than once: one of them
+    may just be starting again.
     """
     failures: dict[str, ClientError] = {}
     for attempt in range(TRIES):
