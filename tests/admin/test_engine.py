@@ -293,3 +293,28 @@ async def test_a_member_that_does_not_say_what_it_reads_makes_no_queue_unread(en
     member = await join(offsets={orders: 4})
     member.asked = lambda frame, link: False
     assert (await engine.group("readers")).unread == []
+
+
+# --- as a member of a group -------------------------------------------------------------------------------------------
+
+
+async def test_what_a_member_was_given_is_committed_when_more_is_asked_for(engine, orders):
+    """Whoever goes away with messages in hand has not done them."""
+    consuming = engine.consume("orders", "members", EARLIEST, "*", "", True, None)
+    first = await anext(consuming)
+    await consuming.aclose()
+    assert sum(line.committed for line in await engine.lag("members", "orders")) == 0
+    found = [m async for batch in engine.consume("orders", "members", EARLIEST, "*", "", True, None) for m in batch]
+    assert len(found) == 20
+    assert {(m.queue, m.offset) for m in first} <= {(m.queue, m.offset) for m in found}
+    assert sum(line.lag for line in await engine.lag("members", "orders")) == 0
+
+
+async def test_a_group_begins_where_it_is_told_and_counts(engine, orders, producer):
+    consuming = engine.consume("orders", "late", Place("time", LATER_MS), "*", "", True, None)
+    assert [m async for batch in consuming for m in batch] == []
+    consuming = engine.consume("orders", "counts", EARLIEST, "*", "", False, 7)
+    assert len([m async for batch in consuming for m in batch]) == 7
+    assert sum(line.committed for line in await engine.lag("counts", "orders")) == 7
+    with pytest.raises(NotPossible, match="a group begins at"):
+        await anext(engine.consume("orders", "x", Place("offset", 7), "*", "", True, None))

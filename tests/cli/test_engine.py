@@ -114,6 +114,9 @@ def test_topics(run, of):
         (("message", "find", "nowhere", "k"), "no broker has topic 'nowhere'"),
         (("consume", "nowhere", "-e"), "no broker has topic 'nowhere'"),
         (("consume", "nowhere", "-f", "%z"), "%z, which is not known"),
+        (("consume", "nowhere", "-G", "g"), "no broker has topic 'nowhere'"),
+        (("consume", "x", "-G", "g", "-p", "0"), "--queue and --group exclude each other"),
+        (("consume", "x", "-G", "g", "-o", "7"), "a group begins at earliest"),
         (("produce", "x", "--input", "xml"), "lines or json"),
         (("produce", "x", "--property", "a"), "NAME=VALUE"),
         (("produce", "x", "/no/such/file"), "cannot be read"),
@@ -194,6 +197,29 @@ def test_consume_goes_on_until_it_is_interrupted(broker, topic, run):
             assert process.stdout.readline() == f"{word}\n".encode()
         process.send_signal(signal.SIGINT)
         assert (process.wait(), process.stderr.read()) == (0, b"")
+
+
+def test_a_member_of_a_group_goes_on_where_the_last_one_stopped(run, topic, of):
+    run("produce", topic, given="".join(f"{number}\n" for number in range(5)))
+    assert run("consume", topic, "--group", "members", "-n", "2")[:2] == (0, "0\n1\n")
+    found = of("lag", "members", "-t", topic)
+    assert (found["lag"], found["queues"][0]["committed"], found["queues"][0]["owners"]) == (3, 2, [])
+    assert run("consume", topic, "-G", "members", "-e")[:2] == (0, "2\n3\n4\n")
+    assert run("consume", topic, "-G", "members", "-e")[:2] == (0, "")
+    assert of("lag", "members", "-t", topic)["lag"] == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_member_commits_and_leaves(broker, topic, run, of, end):
+    group = f"interrupted-{end}"
+    command = [*PENSTOCK, "consume", topic, "-G", group, "--engine", f"rocketmq://{broker.addresses['namesrv']}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        run("produce", topic, given="first\nsecond\n")
+        assert [process.stdout.readline() for _ in range(2)] == [b"first\n", b"second\n"]
+        process.send_signal(end)
+        assert (process.wait(), process.stderr.read()) == (0, b"")
+    shown = of("group", "show", group)
+    assert (shown["members"], shown["lag"]) == ([], 0)
 
 
 def test_whoever_has_read_enough_may_go(broker, topic, run):

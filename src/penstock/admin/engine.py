@@ -41,6 +41,14 @@ class Engine(Protocol):
         """Messages as they come, without a group; for ever unless `to_end`."""
         ...
 
+    def consume(
+        self, topic: str, group: str, start: Place, tags: str, sql: str, to_end: bool, count: int | None
+    ) -> AsyncGenerator[list[model.Message], None]:
+        """Messages as a member of a group gets them. What was given is done when more is asked for, and is committed.
+        `start` is where a group begins that has no offset yet.
+        """
+        ...
+
     def send(self, messages: AsyncIterator[model.Outgoing], queue: int | None) -> AsyncGenerator[model.Receipt, None]:
         """Send them, and tell in their order where they went; those for one queue are stored in it too."""
         ...

@@ -1,29 +1,31 @@
 """Messages to and from rocketmq://: what `produce` and `consume` stand on.
 
-Reading is in no group and commits nothing. Sending keeps many under way, unless all go to one queue: then they stay in
-their order. What became of them is always told in their order.
+`read` is in no group and commits nothing; `consume` is a member of a group, and commits what was taken. Sending keeps
+many under way, unless all go to one queue: then they stay in their order. What became of them is always told in their
+order.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
 from penstock.admin import model
-from penstock.admin.errors import NotSent, NotThere
-from penstock.admin.place import TIME, Place
+from penstock.admin.errors import NotPossible, NotSent, NotThere
+from penstock.admin.place import EARLIEST, LATEST, OFFSET, TIME, Place
 from penstock.admin.reset import target_of
 from penstock.client import positions
 from penstock.client.errors import ClientError
 from penstock.client.message import Message, Received, Sent
 from penstock.client.producer import Producer
-from penstock.client.pull import PullConsumer
+from penstock.client.pull import POLL_MESSAGES_MAX, PullConsumer
 from penstock.client.reading import Wanted
 from penstock.client.routes import MessageQueue
 
 READERS = "TOOLS_CONSUMER"  # a group that every RocketMQ knows
 SENDERS = "penstock_produce"
 IN_FLIGHT = 256
-WAIT_MS = 60_000
+WAIT_MS, LOOK_MS = 60_000, 200
 
 
 async def read(
@@ -40,6 +42,38 @@ async def read(
             return
         while True:
             yield [message_of(message) for message in await consumer.poll(WAIT_MS)]
+
+
+async def consume(
+    servers: str, topic: str, group: str, start: Place, wanted: Wanted, to_end: bool, count: int | None
+) -> AsyncGenerator[list[model.Message], None]:
+    """Messages of the share that a group leaves to us, some at a time. Those of one turn are done, and are committed
+    sooner or later, when the next turn is asked for. It ends after so many, or at what is the end of our share now.
+    """
+    async with PullConsumer(servers, group, start=_beginning(start), start_strictly=True) as consumer:
+        await consumer.subscribe(topic, wanted)
+        cluster = consumer.instance.cluster
+        ends = {one: await positions.max_offset(cluster, one) for one in await consumer.queues(topic)} if to_end else {}
+        left = sys.maxsize if count is None else count
+        while left > 0:
+            found = await consumer.poll(LOOK_MS if to_end else WAIT_MS, min(left, POLL_MESSAGES_MAX))
+            left -= len(found)
+            if found:
+                yield [message_of(message) for message in found]
+            elif to_end and all(consumer.position(one) >= ends.get(one, 0) for one in consumer.assigned):
+                return
+
+
+def _beginning(start: Place) -> positions.StartAt:
+    """Where a group begins that has no offset yet."""
+    if start.kind == OFFSET:
+        raise NotPossible(
+            "a group begins at earliest, at latest or at a time: an offset can be given to `penstock reset`"
+        )
+    return positions.since(start.value) if start.kind == TIME else _BEGINNINGS[start.kind]
+
+
+_BEGINNINGS = {EARLIEST: positions.FIRST, LATEST: positions.LAST}
 
 
 async def _span(

@@ -230,6 +230,12 @@ class RocketmqEngine:
         wanted = Wanted(sql, sql=True) if sql else Wanted(tags)
         return flow.read(self.servers, topic, start, queues, wanted, to_end)
 
+    def consume(
+        self, topic: str, group: str, start: Place, tags: str, sql: str, to_end: bool, count: int | None
+    ) -> AsyncGenerator[list[model.Message], None]:
+        wanted = Wanted(sql, sql=True) if sql else Wanted(tags)
+        return flow.consume(self.servers, topic, group, start, wanted, to_end, count)
+
     def send(self, messages: AsyncIterator[model.Outgoing], queue: int | None) -> AsyncGenerator[model.Receipt, None]:
         return flow.send(self.servers, messages, queue)
 

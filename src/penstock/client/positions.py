@@ -80,9 +80,11 @@ async def commit(cluster: Cluster, group: str, queue: MessageQueue, offset: int)
     await cluster.of_queue(code, queue, address, consumerGroup=group, commitOffset=offset)
 
 
-async def start_of(cluster: Cluster, group: str, queue: MessageQueue, start: StartAt) -> int:
+async def start_of(
+    cluster: Cluster, group: str, queue: MessageQueue, start: StartAt, young_is_zero: bool = True
+) -> int:
     """Where a group goes on in a queue, or begins."""
-    offset = await committed(cluster, group, queue)
+    offset = await committed(cluster, group, queue, young_is_zero)
     if offset is not None and offset >= 0:
         return offset
     if start == FIRST:

@@ -45,6 +45,7 @@ class PullConsumer:
         group: str,
         *,
         start: StartAt = LAST,
+        start_strictly: bool = False,  # also in a queue that still has its first message; RocketMQ 4 cannot do it
         auto_commit: bool = True,
         visible: bool = True,  # whether it tells brokers that it is there
         steps: Steps | None = None,
@@ -59,6 +60,7 @@ class PullConsumer:
         self.instance = instance or Instance(servers, client_id or fresh_client_id(), clock, timers, dial)
         self._source = Source(self.instance.cluster, group, steps or Steps())
         self._start, self._auto_commit, self._visible = start, auto_commit, visible
+        self._young_is_zero = not start_strictly
         self._readers: dict[MessageQueue, Reader] = {}
         self._committed: dict[MessageQueue, tuple[str, int]] = {}  # where it was told, and what
         self._ready = asyncio.Event()
@@ -188,7 +190,8 @@ class PullConsumer:
         return all(isinstance(offset, int) for offset in found)
 
     async def _start_of(self, queue: MessageQueue) -> int:
-        return await positions.start_of(self.instance.cluster, self.group, queue, self._start)
+        cluster = self.instance.cluster
+        return await positions.start_of(cluster, self.group, queue, self._start, self._young_is_zero)
 
     def _take(self, queue: MessageQueue, offset: int, wanted: Wanted) -> None:
         reader = self._readers.get(queue)
