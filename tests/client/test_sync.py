@@ -7,7 +7,8 @@ import pytest
 from penstock.client.errors import Closed, NoReply, NoRoute, Unreachable
 from penstock.client.message import Message
 from penstock.client.positions import FIRST
-from penstock.client.sync import Consumer, Producer
+from penstock.client.sync import Consumer, Producer, TransactionProducer
+from penstock.client.transaction import Outcome
 from penstock.testing.server import running
 
 
@@ -147,3 +148,90 @@ def test_a_call_from_within_itself_does_not_hang(namesrv, producer):
 
     producer.send(Message("orders", b"x"), select)
     assert len(caught) == 1
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asking():
+    """A broker that soon asks about what was left open."""
+    with running(rocketmq={"transaction_timeout_ms": 100, "transaction_check_interval_ms": 100}) as penstock:
+        yield penstock.addresses["namesrv"]
+
+
+def never(message) -> Outcome:
+    raise AssertionError("nobody left anything open")
+
+
+def test_a_transaction_is_worked_on_by_the_thread_that_sends_it(namesrv):
+    done_by = []
+
+    def book(message: Message, transaction_id: str) -> Outcome:
+        done_by.append((threading.current_thread(), message.keys, transaction_id))
+        return Outcome.ROLLBACK if message.keys == "b" else Outcome.COMMIT
+
+    with TransactionProducer(namesrv, "booking", never) as producer:
+        done = [producer.send(Message("orders", key.encode(), keys=key), book) for key in "abc"]
+    assert [(one.outcome.name, one.told) for one in done] == [("COMMIT", True), ("ROLLBACK", True), ("COMMIT", True)]
+    assert done_by == [
+        (threading.current_thread(), key, one.sent.transaction_id) for key, one in zip("abc", done, strict=True)
+    ]
+    with reading(namesrv) as consumer:
+        assert sorted(taken(consumer, 2)) == [b"a", b"c"]
+        assert consumer.receive(timeout_ms=50) is None
+
+
+def test_work_that_fails_is_told_to_whoever_sent_and_the_broker_asks(asking):
+    checked, by = [], set()
+
+    def check(message) -> Outcome:
+        checked.append(message.body)
+        by.add(threading.current_thread())
+        return Outcome.COMMIT
+
+    def fails(message: Message, transaction_id: str) -> Outcome:
+        raise ValueError("the database is gone")
+
+    with TransactionProducer(asking, "booking", check) as producer:
+        for body in (b"one", b"two"):
+            with pytest.raises(ValueError, match="the database is gone"):
+                producer.send(Message("orders", body), fails)
+        with reading(asking) as consumer:
+            assert sorted(taken(consumer, 2)) == [b"one", b"two"]
+    assert set(checked) == {b"one", b"two"}
+    assert len(by) == 1
+    assert threading.current_thread() not in by
+
+
+def test_a_half_message_that_is_not_stored_is_not_worked_on(namesrv):
+    worked = []
+    with (
+        TransactionProducer(namesrv, "booking", never, message_bytes_max=10) as producer,
+        pytest.raises(ValueError, match="at most 10"),
+    ):
+        producer.send(Message("orders", bytes(11)), lambda message, transaction_id: worked.append(message))
+    assert worked == []
+
+
+def test_threads_share_a_producer_of_transactions(namesrv):
+    def work(message: Message, transaction_id: str) -> Outcome:
+        together.wait(20)  # all are in the middle of their work at once
+        return Outcome.COMMIT
+
+    together, done = threading.Barrier(4), []
+    with TransactionProducer(namesrv, "booking", never) as producer:
+        send = lambda number: done.append(producer.send(Message("orders", b"%d" % number), work))  # noqa: E731
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [one.told for one in done] == [True] * 4
+
+
+def test_a_producer_of_transactions_that_cannot_start_leaves_nothing_behind():
+    before = threading.active_count()
+    with pytest.raises(Unreachable):
+        TransactionProducer("127.0.0.1:1", "booking", never, topics=["orders"])
+    assert threading.active_count() == before

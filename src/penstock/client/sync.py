@@ -7,21 +7,28 @@
         for message in consumer:
             ...
 
+    with TransactionProducer("127.0.0.1:9876", "booking", check) as producer:
+        producer.send(Message("bookings", b"..."), book)
+
 Each is the asyncio one, in a loop in a thread of its own; whatever that one takes, these take. Heartbeats and pulls go
 on while the script does something else. Any thread may call them.
 """
 
 import asyncio
 import itertools
+import queue
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from penstock.client import producer as asynchronous
+from penstock.client import transaction
 from penstock.client.consumer import PushConsumer
 from penstock.client.errors import Closed
 from penstock.client.message import Message, Received, Sent
 from penstock.client.sending import Target
+from penstock.client.transaction import Outcome, Transacted
 
 T = TypeVar("T")
 
@@ -47,17 +54,24 @@ class _Loop:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine. It is cancelled when the wait is interrupted, as by ctrl-C."""
-        if self._closed or threading.current_thread() is self._thread:
-            coroutine.close()
-            raise Closed(
-                "this client is closed" if self._closed else "called from within itself: it would wait for ever"
-            )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.begin(coroutine)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        if self._closed or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise Closed(
+                "this client is closed" if self._closed else "called from within itself: it would wait for ever"
+            )
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, what: Callable[..., object], *args: object) -> None:
+        """Have something called in the loop, soon."""
+        self._loop.call_soon_threadsafe(what, *args)
 
     def close(self) -> None:
         if not self._closed:
@@ -113,6 +127,73 @@ class Producer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+Work = Callable[[Message, str], Outcome]
+Check = Callable[[Received], Outcome]
+
+
+class TransactionProducer:
+    """Takes what `penstock.client.transaction.TransactionProducer` takes. `check` is called in a thread of its own,
+    always the same one, one message after the other; the work of a transaction is done by whoever sends it.
+    """
+
+    def __init__(self, servers: str, group: str, check: Check, *, topics: Iterable[str] = (), **options: Any) -> None:
+        self._check, self._checking = check, ThreadPoolExecutor(1, f"checks of {group}")
+        self._inner = transaction.TransactionProducer(servers, group, self._checked, topics=topics, **options)
+        self._loop = _Loop(f"transactions {group}")
+        try:
+            self._loop.run(self._inner.start())
+        except BaseException:
+            self.close()
+            raise
+
+    async def _checked(self, half: Received) -> Outcome:
+        return await asyncio.get_running_loop().run_in_executor(self._checking, self._check, half)
+
+    def send(self, message: Message, work: Work, first_check_s: int = 0) -> Transacted:
+        """Store the message, hidden; do the work, here; tell the broker what came of it. What the work raises is passed
+        on, and the broker is left to ask.
+        """
+        steps: queue.SimpleQueue[_Step | None] = queue.SimpleQueue()
+
+        async def handed_over(message: Message, transaction_id: str) -> Outcome:
+            step = _Step(message, transaction_id)
+            steps.put(step)
+            return await step.outcome
+
+        sending = self._loop.begin(self._inner.send(message, handed_over, first_check_s))
+        sending.add_done_callback(lambda done: steps.put(None))
+        try:
+            step = steps.get()
+            if step is not None:  # it is stored
+                outcome = work(step.message, step.transaction_id)
+                self._loop.call(step.outcome.set_result, outcome)
+            return sending.result()
+        except BaseException:
+            sending.cancel()
+            raise
+
+    def close(self) -> None:
+        try:
+            self._loop.run(self._inner.close())
+        finally:
+            self._loop.close()
+            self._checking.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class _Step:
+    """The work of a transaction, to be done in the thread that sends it."""
+
+    def __init__(self, message: Message, transaction_id: str) -> None:
+        self.message, self.transaction_id = message, transaction_id
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
 
 def _or_raised(found: Sent | BaseException) -> Sent:
