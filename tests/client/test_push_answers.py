@@ -1,10 +1,11 @@
 """What operators ask of a consumer through its broker: where it is, how it is, and to consume one message now."""
 
+import asyncio
 import json
 
 import msgspec
 import pytest
-from tests.client.pushing import Inbox, consumer, send
+from tests.client.pushing import Inbox, consumer, send, until
 
 from penstock.client.consumer import Later
 from penstock.client.errors import Refused
@@ -45,6 +46,33 @@ async def test_how_it_is(penstock, producer):
     assert int(properties["PROP_CONSUMER_START_TIMESTAMP"]) > 0
     assert len(found["mqTable"]) == len(queues)
     assert {wanted["topic"] for wanted in found["subscriptionSet"]} == {"orders", "%RETRY%billing"}
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_how_it_has_fared(penstock, producer, orderly):
+    """Of ten messages two fail the first time; each takes a while."""
+    failed = set()
+
+    def answer(message):
+        if message.body in (b"3", b"4") and message.body not in failed:
+            failed.add(message.body)
+            return Later(delay_level=1, suspend_ms=1)
+        return asyncio.sleep(0.02)
+
+    inbox = Inbox(answer)
+    await send(producer, 10)
+    async with consumer(penstock, "billing", inbox, orderly=orderly) as one:
+        await inbox.until(10)
+        await until(lambda: one._holding.figures["orders"].done >= 8, "the work")
+        asked = {"consumerGroup": "billing", "clientId": one.instance.client_id, "jstackEnable": "false"}
+        answer = await ask(producer, RequestCode.GET_CONSUMER_RUNNING_INFO, **asked)
+    statuses = fastjson.loads(answer.body)["statusTable"]
+    found = statuses["orders"]
+    assert set(statuses) == {"orders", "%RETRY%billing"}
+    assert found["consumeFailedMsgs"] == 2
+    assert found["pullTPS"] > 0
+    assert found["consumeOKTPS"] > found["consumeFailedTPS"] > 0
+    assert found["consumeRT"] > 0
 
 
 @pytest.mark.parametrize(

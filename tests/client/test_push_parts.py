@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.consumer.assigned import Assigned
+from penstock.client.consumer.figures import Figures
 from penstock.client.consumer.rebalance import change
 from penstock.client.consumer.reset import targets_in
 from penstock.client.consumer.settings import ConsumerSettings
@@ -44,7 +45,7 @@ def message(offset: int, body: bytes = b"x") -> Message:
 
 
 def held(orderly: bool = False, **limits: int) -> Assigned:
-    return Assigned(QUEUE, 10, ConsumerSettings(**limits), orderly)
+    return Assigned(QUEUE, 10, ConsumerSettings(**limits), orderly, Figures(0))
 
 
 @given(st.lists(st.integers(0, 50), unique=True, min_size=1), st.data())

@@ -227,13 +227,20 @@ async def test_a_reset_by_the_tool(producer, consumer, admin, topic, group):
 
 
 async def test_the_tool_shows_the_consumer(producer, consumer, admin, topic, group):
-    await send(producer, topic, 4)
-    async with consumer(Inbox()) as one:
+    inbox = Inbox(lambda message: Later(delay_level=3) if message.body == b"m-3" else None)
+    await send(producer, topic, 40)
+    async with consumer(inbox) as one:
+        await inbox.until(40)
         words = ("consumerStatus", "-g", group, "-i", one.instance.client_id)
         printed = await asyncio.to_thread(admin, *words)
     assert "PROP_ALLOCATE_STRATEGY" in printed
     assert "AVG" in printed
-    assert topic in printed
+    figures = printed[printed.index("#Consumer RT&TPS#") :]
+    _, _, pull_tps, _, ok_tps, failed_tps, failed = next(
+        line for line in figures.splitlines() if line.startswith(topic)
+    ).split()
+    assert float(pull_tps) > float(ok_tps) > float(failed_tps) > 0
+    assert failed == "1"
 
 
 @pytest.mark.parametrize(("client", "strategy"), PAIRS, ids=lambda value: getattr(value, "name", value))

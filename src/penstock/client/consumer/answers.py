@@ -9,6 +9,7 @@ import msgspec
 
 from penstock import logs
 from penstock.client.consumer.assigned import Assigned
+from penstock.client.consumer.figures import Figures
 from penstock.client.consumer.handling import Handler, Later
 from penstock.client.consumer.reset import targets_in
 from penstock.client.consumer.subscription import Subscription
@@ -30,6 +31,7 @@ class Answers:
         self,
         group: str,
         owned: Mapping[MessageQueue, Assigned],
+        figures: Mapping[str, Figures],
         subscriptions: Mapping[str, Subscription],
         handler: Handler,
         clock: Clock,
@@ -37,7 +39,7 @@ class Answers:
         reset: Callable[[Mapping[MessageQueue, int]], Awaitable[None]],
         properties: Callable[[], dict[str, str]],
     ) -> None:
-        self._group, self._owned, self._subscriptions = group, owned, subscriptions
+        self._group, self._owned, self._figures, self._subscriptions = group, owned, figures, subscriptions
         self._handler, self._clock, self._properties = handler, clock, properties
         self._members_changed, self._reset = members_changed, reset
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,7 +99,9 @@ class Answers:
         table = [(_name(queue), self._info(held)) for queue, held in self._owned.items()]
         properties = {**self._properties(), "PROP_OWNED_QUEUES": ", ".join(sorted(map(str, self._owned)))}
         subscriptions = [subscription.data() for subscription in self._subscriptions.values()]
-        body = with_table("mqTable", table, properties=properties, statusTable={}, subscriptionSet=subscriptions)
+        now_ms = self._clock.monotonic_ms()
+        statuses = {topic: self._figures.get(topic, Figures(now_ms)).status(now_ms) for topic in self._subscriptions}
+        body = with_table("mqTable", table, properties=properties, statusTable=statuses, subscriptionSet=subscriptions)
         link.reply(frame, ResponseCode.SUCCESS, body=body)
 
     def _info(self, held: Assigned) -> dict[str, object]:

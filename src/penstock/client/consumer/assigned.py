@@ -9,14 +9,17 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from penstock.client.consumer.figures import Figures
 from penstock.client.consumer.settings import ConsumerSettings
 from penstock.client.routes import MessageQueue
 from penstock.wire.rocketmq.record import Message
 
 
 class Assigned:
-    def __init__(self, queue: MessageQueue, next_offset: int, settings: ConsumerSettings, orderly: bool) -> None:
-        self.queue, self.next_offset = queue, next_offset
+    def __init__(
+        self, queue: MessageQueue, next_offset: int, settings: ConsumerSettings, orderly: bool, figures: Figures
+    ) -> None:
+        self.queue, self.next_offset, self.figures = queue, next_offset, figures
         self._limits, self._orderly = settings, orderly
         self._unfinished: deque[int] = deque()  # offsets, lowest first; those in `_finished` wait for a lower one
         self._finished: set[int] = set()

@@ -65,13 +65,14 @@ class Concurrent:
                 await asyncio.sleep(0)
 
     async def _take(self, task: "asyncio.Task[None]", assigned: Assigned, message: Message) -> None:
-        self._since_ms[task] = self._clock.monotonic_ms()
+        since_ms = self._since_ms[task] = self._clock.monotonic_ms()
         assigned.work_begins()
         try:
-            await self._handle(assigned, message)
+            await self._handle(assigned, message, since_ms)
         except asyncio.CancelledError:
             if not self._was_late(task):
                 raise
+            assigned.figures.handled(self._clock.monotonic_ms() - since_ms, well=False)
             await self._again(assigned, message, Later(_LATE_LEVEL))
         finally:
             self._was_late(task)  # a handler may have taken no notice of being cancelled
@@ -84,8 +85,9 @@ class Concurrent:
         self._late.discard(task)
         return task.uncancel() == 0  # not also because all is closed
 
-    async def _handle(self, assigned: Assigned, message: Message) -> None:
+    async def _handle(self, assigned: Assigned, message: Message, since_ms: int) -> None:
         later = await outcome(self._handler, message, assigned.queue)
+        assigned.figures.handled(self._clock.monotonic_ms() - since_ms, later is None)
         if later is not None:
             await self._again(assigned, message, later)
         elif not assigned.settled:

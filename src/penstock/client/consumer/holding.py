@@ -12,6 +12,7 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 
 from penstock import logs
 from penstock.client.consumer.assigned import Assigned
+from penstock.client.consumer.figures import Figures
 from penstock.client.consumer.handling import Work
 from penstock.client.consumer.locks import Locks
 from penstock.client.consumer.offsets import Offsets
@@ -48,6 +49,7 @@ class Holding:
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}  # locked queues whose last message is being handled
         self._troubles = Troubles(log)
         self.owned: dict[MessageQueue, Assigned] = {}
+        self.figures: dict[str, Figures] = {}  # by topic
         self.changing = asyncio.Lock()
         self.pulls: Pulls
         self.work: Work
@@ -145,8 +147,10 @@ class Holding:
             return None
         self._troubles.over(queue, "a queue can be taken again", group=self._group, queue=str(queue))
         self._offsets.update(queue, offset)
-        assigned = self.owned[queue] = Assigned(queue, offset, self._settings, self._locks is not None)
-        assigned.locked_ms = self._instance.clock.monotonic_ms()
+        now_ms = self._instance.clock.monotonic_ms()
+        figures = self.figures.setdefault(queue.topic, Figures(now_ms))
+        assigned = self.owned[queue] = Assigned(queue, offset, self._settings, self._locks is not None, figures)
+        assigned.locked_ms = now_ms
         return assigned
 
     def _begin(self, assigned: Assigned) -> None:

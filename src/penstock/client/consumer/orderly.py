@@ -73,8 +73,10 @@ class Orderly:
     async def _finish(self, assigned: Assigned, message: Message, line: _Line) -> None:
         """Handle the first message; it is out of the line when it is done."""
         assigned.work_begins()
+        since_ms = self._clock.monotonic_ms()
         try:
             later = await outcome(self._handler, message, assigned.queue)
+            assigned.figures.handled(self._clock.monotonic_ms() - since_ms, later is None)
             done = later is None or await self._given_up(assigned, message)
             if done and not assigned.settled:
                 line.popleft()

@@ -105,7 +105,7 @@ class Pulls:
         if assigned.dropped:
             return
         if answer.code == ResponseCode.SUCCESS:
-            self._found(assigned, subscription, answer)
+            self._found(assigned, subscription, answer, began_ms)
         elif answer.code in NOTHING:
             asked, found = assigned.next_offset, int(answer.ext["nextBeginOffset"])
             assigned.broker_number = pulling.broker_number(answer)
@@ -141,13 +141,14 @@ class Pulls:
         cluster, timeout_ms = self._instance.cluster, self._settings.pull_timeout_ms
         return await pulling.pull(cluster, queue, assigned.broker_number, ext_for, timeout_ms)
 
-    def _found(self, assigned: Assigned, subscription: Subscription, answer: Frame) -> None:
+    def _found(self, assigned: Assigned, subscription: Subscription, answer: Frame, began_ms: int) -> None:
         next_offset = int(answer.ext["nextBeginOffset"])
         messages = messages_in(answer.body)
         if subscription.tags:
             messages = [message for message in messages if subscription.keeps(message.properties.get("TAGS", ""))]
         assigned.broker_number = pulling.broker_number(answer)
         assigned.put(messages, next_offset)
+        assigned.figures.found(began_ms, self._instance.clock.monotonic_ms(), len(messages))
         if messages:
             self._work.add(assigned, messages)
 

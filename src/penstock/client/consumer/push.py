@@ -128,8 +128,8 @@ class PushConsumer:
             instance, group, self.subscriptions, settings, self._work, not self.broadcast, self._moved, holding.tell
         )
         self._answers = Answers(
-            group, holding.owned, self.subscriptions, handler, clock, self._members_changed, self._mover.reset,
-            self._properties,
+            group, holding.owned, holding.figures, self.subscriptions, handler, clock, self._members_changed,
+            self._mover.reset, self._properties,
         )  # fmt: skip
 
     # --- subscribing --------------------------------------------------------------------------------------------------
