@@ -111,7 +111,11 @@ class PulsarConfig(msgspec.Struct, forbid_unknown_fields=True):
     keep_alive_ms: int = 30_000  # a connection on which nothing comes is asked, and closed after the same time again
     liveness_timeout_ms: int = 5_000  # how long the holder of a name has to answer when somebody else wants it
     producers_per_connection_max: int = 10_000
+    consumers_per_connection_max: int = 10_000
     watchers_per_connection_max: int = 100  # of topic lists
+    auto_create_subscriptions: bool = True  # a consumer of a durable subscription that does not exist creates it
+    unacked_per_consumer_max: int = 50_000  # messages in the hands of a shared consumer; 0: any number
+    unacked_per_subscription_max: int = 200_000  # in the hands of all of them together
 
 
 class HttpConfig(msgspec.Struct, forbid_unknown_fields=True):

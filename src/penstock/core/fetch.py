@@ -90,6 +90,11 @@ class Fetcher:
         table = self._store.table(queue)
         return table.min_row, table.visible_row
 
+    def messages_in(self, queue: int, row: int) -> int:
+        """How many messages an entry has; 0 when it is not there."""
+        table = self._store.table(queue)
+        return int(table.rows(row, row + 1)["count"][0]) if table.min_row <= row < table.visible_row else 0
+
     def row_at_time(self, queue: int, store_ms: int) -> int:
         """The first row stored at or after a time; behind the last when there is none."""
         table = self._store.table(queue)

@@ -25,6 +25,7 @@ class Client:
         self._requests = itertools.count(1)
         self._heard: dict[str, asyncio.Queue[Any]] = {}
         self.order: list[str] = []  # of all that was heard
+        self.payloads: dict[int, bytes] = {}  # of messages, by entry
         self.answers_pings = True
         self.closed = asyncio.Event()
         self._task = asyncio.ensure_future(self._read())
@@ -41,13 +42,15 @@ class Client:
                 data += more
                 frames, used = frames_in(memoryview(data), len(data), FRAME_BYTES_MAX)
                 for frame in frames:
-                    self._take(FIELDS[frame.type], frame.body)
+                    self._take(FIELDS[frame.type], frame.body, bytes(frame.payload))
                 data = data[used:]
         except ConnectionError:
             pass
         self.closed.set()
 
-    def _take(self, kind: str, body: Any) -> None:
+    def _take(self, kind: str, body: Any, payload: bytes) -> None:
+        if kind == "message":
+            self.payloads[body.message_id.entryId] = payload
         self.order.append(kind)
         if kind == "ping" and self.answers_pings:
             self.say(pb.CommandPong())
@@ -107,6 +110,43 @@ class Client:
     async def close_producer(self, producer_id: int = 0) -> Any:
         self.say(pb.CommandCloseProducer(producer_id=producer_id, request_id=self.request()))
         return await self.next("success")
+
+    def ask_consumer(self, topic: str, subscription: str = "s", consumer_id: int = 0, **more: object) -> int:
+        request = self.request()
+        more.setdefault("subType", pb.CommandSubscribe.Exclusive)
+        more.setdefault("initialPosition", pb.CommandSubscribe.Earliest)
+        asked = pb.CommandSubscribe(
+            topic=topic, subscription=subscription, consumer_id=consumer_id, request_id=request, **more
+        )
+        self.say(asked)
+        return request
+
+    async def consumer(self, topic: str, subscription: str = "s", consumer_id: int = 0, **more: object) -> Any:
+        self.ask_consumer(topic, subscription, consumer_id, **more)
+        return await self.next("success")
+
+    async def not_a_consumer(self, topic: str, subscription: str = "s", consumer_id: int = 0, **more: object) -> Any:
+        """The error that a consumer gets."""
+        self.ask_consumer(topic, subscription, consumer_id, **more)
+        return await self.next("error")
+
+    def flow(self, permits: int, consumer_id: int = 0) -> None:
+        self.say(pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits))
+
+    async def entries(self, count: int) -> list[int]:
+        """The entries of the next messages."""
+        return [(await self.next("message")).message_id.entryId for _ in range(count)]
+
+    async def settled(self) -> None:
+        """Until the broker has done what was said so far, and has had a turn to push."""
+        for _ in range(3):
+            self.say(pb.CommandPing())
+            await self.next("pong")
+
+    def ack(self, queue: int, *entries: int, cumulative: bool = False, consumer_id: int = 0, **more: object) -> None:
+        kind = pb.CommandAck.Cumulative if cumulative else pb.CommandAck.Individual
+        ids = [pb.MessageIdData(ledgerId=queue, entryId=entry) for entry in entries]
+        self.say(pb.CommandAck(consumer_id=consumer_id, ack_type=kind, message_id=ids, **more))
 
     def send_later(self, payload: bytes, sequence: int = 0, producer_id: int = 0, **more: object) -> None:
         self.write(send_frame(payload, sequence, producer_id, **more))

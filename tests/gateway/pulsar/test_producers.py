@@ -192,9 +192,19 @@ async def test_a_topic_of_rocketmqs_clients_is_not_written_to(client, penstock):
 async def test_what_is_not_served_yet_is_refused(client):
     schema = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
     assert (await client.refused("orders", schema=schema)).error == pb.NotAllowedError
-    assert (await client.refused("orders", initial_subscription_name="s")).error == pb.NotAllowedError
     none = pb.Schema(name="", schema_data=b"", type=pb.Schema.NoSchema)
     assert (await client.producer("orders", schema=none)).producer_ready
+
+
+async def test_a_producer_can_have_a_subscription_made_from_the_beginning(client):
+    await client.producer("orders", 1)
+    await client.send(one(b"before"), 0, 1)
+    await client.producer("orders", 2, initial_subscription_name="kept")
+    await client.producer("orders", 3, initial_subscription_name="kept")
+    await client.consumer("orders", "kept", initialPosition=pb.CommandSubscribe.Latest)
+    client.flow(10)
+    assert await client.entries(1) == [0]
+    assert (await client.refused("orders", 4, initial_subscription_name="pulsar.dedup")).error == pb.ProducerBusy
 
 
 async def test_a_name_that_is_none(client):

@@ -142,6 +142,10 @@ class Subscriptions:
         await self._keeper.durable(self._store.end_position)
         return attached
 
+    async def settled(self) -> None:
+        """Until what was created so far is durable."""
+        await self._keeper.durable(self._store.end_position)
+
     def create_transient(self, place: Place, name: str, row: int, style: Style) -> Attached:
         """One that lives as long as its consumers."""
         if self.find(place, name) is not None:

@@ -8,21 +8,34 @@ watch.py       lists of topics that are watched
 places.py      from a name to a queue
 producers.py   producers opened and closed, their names and access modes
 produce.py     sends
+consumers.py   consumers opened and closed
+subscribing.py the subscription that a consumer joins
+consumer.py    one consumer: what it is pushed
+consume.py     permits, acknowledgements, what comes back
+seek.py        where a consumer is, and where it wants to be
+positions.py   from message ids to rows
+inspect.py     what dispatch wants to know of an entry
 unserved.py    what is answered with an error at once
 """
 
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
 from penstock.core.broker import Broker
+from penstock.core.subscriptions.subscription import Limits
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.inbox import Reception
 from penstock.gateway.pulsar.connection import Connection
+from penstock.gateway.pulsar.consume import Consume
+from penstock.gateway.pulsar.consumers import ConsumerDesk
 from penstock.gateway.pulsar.handshake import Handshake
+from penstock.gateway.pulsar.inspect import inspect
 from penstock.gateway.pulsar.lookup import Home, Lookup
 from penstock.gateway.pulsar.places import Places
 from penstock.gateway.pulsar.produce import Produce
 from penstock.gateway.pulsar.producers import ProducerDesk
 from penstock.gateway.pulsar.routes import Router
+from penstock.gateway.pulsar.seek import Seek
+from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.gateway.pulsar.unserved import Unserved
 from penstock.gateway.pulsar.watch import Watch
 
@@ -30,7 +43,11 @@ from penstock.gateway.pulsar.watch import Watch
 def pulsar_router(broker: Broker, home: Home, clock: Clock, config: PulsarConfig) -> Router:
     """All that Pulsar clients may ask, put together."""
     places = Places(broker.topics, broker.namespaces, config)
-    producers = ProducerDesk(places, broker.producers, broker.publisher, clock, config)
+    subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, config)
+    producers = ProducerDesk(places, broker.producers, broker.publisher, subscribing, clock, config)
+    broker.subscriptions.serve(inspect, Limits(unacked_max=config.unacked_per_subscription_max))
+    consumers = ConsumerDesk(places, subscribing, broker.subscriptions, clock, config)
+    seek = Seek(consumers, broker.subscriptions, broker.fetcher)
     watch = Watch(broker.topics, places, broker.namespaces, broker.bus, config)
     parts = (
         Unserved(),
@@ -39,10 +56,15 @@ def pulsar_router(broker: Broker, home: Home, clock: Clock, config: PulsarConfig
         watch,
         producers,
         Produce(broker.publisher, broker.traffic, clock, config),
+        consumers,
+        Consume(broker.subscriptions, broker.fetcher),
+        seek,
     )
 
     def lost(connection: Connection) -> None:
         producers.lost(connection)
+        consumers.lost(connection)
+        seek.lost(connection)
         watch.lost(connection)
 
     return Router([part.routes() for part in parts], broker.authorizer, lost)

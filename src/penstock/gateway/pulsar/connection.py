@@ -10,7 +10,7 @@ Producers are numbered by the client, per connection; they are kept here, and `p
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf.message import Message
@@ -24,6 +24,8 @@ from penstock.wire.pulsar.commands_pb2 import BaseCommand, CommandPing
 from penstock.wire.pulsar.frame import SLACK_BYTES, Frame, command, frames_in, pack
 
 if TYPE_CHECKING:
+    from penstock.core.subscriptions.registry import Attached
+    from penstock.gateway.pulsar.consumer import Consumer
     from penstock.gateway.pulsar.produce import Receipts
     from penstock.gateway.pulsar.producers import Producer
     from penstock.gateway.pulsar.watch import Watcher
@@ -53,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._keep_alive_s = config.keep_alive_ms / 1000
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
-        self._flushing = self._parting = self._write_blocked = self._read_paused = False
+        self._flushing = self._parting = self.write_blocked = self._read_paused = False
         self._asked = False  # for a sign of life, which has not come
         self._heard: set[asyncio.Future[None]] = set()  # who waits for one
         self._tick: asyncio.TimerHandle | None = None
@@ -68,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self.sent_away: dict[int, float] = {}  # producers that the broker closed, and when
         self.receipts: Receipts | None = None
         self.watchers: dict[int, Watcher] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.sought: dict[str, Attached] = {}  # subscriptions that a seek has emptied, and that are not durable
 
     # --- what asyncio calls -------------------------------------------------------------------------------------------
 
@@ -126,17 +130,21 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._write_blocked = True
-        self.balance()
+        self._block_writing(True)
 
     def resume_writing(self) -> None:
-        self._write_blocked = False
+        self._block_writing(False)
+
+    def _block_writing(self, blocked: bool) -> None:
+        self.write_blocked = blocked
+        for consumer in self.consumers.values():
+            consumer.set_open(not blocked)
         self.balance()
 
     def balance(self) -> None:
         """Read on only while the client takes its answers and does not send too much at once."""
         limit = UNDER_WAY_MAX // 2 if self._read_paused else UNDER_WAY_MAX
-        pause = self._write_blocked or self.under_way > limit
+        pause = self.write_blocked or self.under_way > limit
         if pause != self._read_paused and not self._transport.is_closing():
             self._read_paused = pause
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
@@ -179,11 +187,16 @@ class Connection(asyncio.BufferedProtocol):
         self._out.append(packed)
         self._flush_soon()
 
-    def write_all(self, packed: list[bytes]) -> None:
+    def write_all(self, packed: Sequence[bytes | memoryview]) -> None:
         """As `write`, for many."""
         self._count_out(sum(map(len, packed)))
         self._out.extend(packed)
         self._flush_soon()
+
+    def violate(self, what: str) -> None:
+        """The client has done what no client does: it is closed."""
+        log.warning("a connection was closed", why=what, address=self.address)
+        self._transport.abort()
 
     def close_after(self, kind: int, body: Message) -> None:
         """Tell the client why, and close."""

@@ -75,11 +75,11 @@ class Places:
             return 0
         return partitions_of(await self.create(name, self._auto_partitions))
 
-    async def place(self, name: TopicName) -> Place:
+    async def place(self, name: TopicName, may_create: bool = True) -> Place:
         """Where a producer or consumer of a topic is to go; the topic is made where that is allowed."""
         topic = self._topics.find(name.own_name)
         if topic is None:
-            if not self._auto_create or name.partition >= 0:
+            if not (self._auto_create and may_create) or name.partition >= 0:
                 raise TopicNotFound(name.full)
             topic = await self.create(name, 0)
         return Place(name, topic, self._queue(name, topic))

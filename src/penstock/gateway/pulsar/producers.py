@@ -17,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.places import Place, Places, is_ours
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
+from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.model import Action
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import BaseCommand, ServerError
@@ -85,10 +86,16 @@ class ProducerDesk:
     """Opens and closes producers."""
 
     def __init__(
-        self, places: Places, producers: Producers, publisher: Publisher, clock: Clock, config: PulsarConfig
+        self,
+        places: Places,
+        producers: Producers,
+        publisher: Publisher,
+        subscribing: Subscribing,
+        clock: Clock,
+        config: PulsarConfig,
     ) -> None:
         self._places, self._producers, self._publisher, self._clock = places, producers, publisher, clock
-        self._config = config
+        self._subscribing, self._config = subscribing, config
         self._numbers, self._started = itertools.count(), clock.now_ms() // 1000
 
     def routes(self) -> Routes:
@@ -155,6 +162,8 @@ class ProducerDesk:
             why = f"{place.name.full} was made by RocketMQ's clients, and is written to by them alone"
             raise Refused(ServerError.NotAllowedError, why)
         producer.topic, producer.queue = place.topic.name, place.queue
+        if producer.asked.initial_subscription_name:
+            await self._subscribing.first(producer.asked.initial_subscription_name, place)
         if self._config.deduplication:
             producer.number = number_of(producer.name)
             producer.last_sequence = self._publisher.last_sequence(place.queue, producer.number)
@@ -198,8 +207,6 @@ def check_served(asked: pb.CommandProducer) -> None:
     """What is not served yet is refused, not left out without a word."""
     if asked.HasField("schema") and asked.schema.type != pb.Schema.NoSchema:
         raise Refused(ServerError.NotAllowedError, "schemas are not kept here: send bytes, and decode them yourself")
-    if asked.initial_subscription_name:
-        raise Refused(ServerError.NotAllowedError, "a producer cannot make a subscription here: subscribe first")
 
 
 def number_of(name: str) -> int:

@@ -15,23 +15,12 @@ _TRANSACTIONS = (
     BaseCommand.END_TXN_ON_SUBSCRIPTION,
     BaseCommand.TC_CLIENT_CONNECT_REQUEST,
 )
-_CONSUMING = (
-    BaseCommand.SUBSCRIBE,
-    BaseCommand.UNSUBSCRIBE,
-    BaseCommand.SEEK,
-    BaseCommand.GET_LAST_MESSAGE_ID,
-)
-_OF_NOBODY = (BaseCommand.FLOW, BaseCommand.ACK, BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
 
 
 class Unserved:
     def routes(self) -> Routes:
         return {
             **dict.fromkeys(_TRANSACTIONS, Route(no_transactions, Action.PRODUCE, "")),
-            **dict.fromkeys(_CONSUMING, Route(no_consumers, Action.CONSUME, "")),
-            **dict.fromkeys(_OF_NOBODY, Route(nothing, Action.CONSUME, "")),
-            BaseCommand.CLOSE_CONSUMER: Route(closed, Action.LOOKUP, ""),
-            BaseCommand.CONSUMER_STATS: Route(no_consumers, Action.CONSUME, "", refuse=no_stats),
             BaseCommand.GET_SCHEMA: Route(no_schema, Action.LOOKUP, refuse=schema_not_found),
             BaseCommand.GET_OR_CREATE_SCHEMA: Route(no_schemas, Action.PRODUCE, refuse=schema_not_kept),
         }
@@ -39,25 +28,6 @@ class Unserved:
 
 def no_transactions(asked: pb.TransactionRequest, connection: Connection) -> None:
     raise Refused(ServerError.NotAllowedError, "Transactions are not enabled.")  # the sentence that clients know
-
-
-def no_consumers(asked: object, connection: Connection) -> None:
-    raise Refused(ServerError.NotAllowedError, "Pulsar clients can only produce here: nothing can be consumed yet")
-
-
-def nothing(asked: object, connection: Connection) -> None:
-    """Nobody waits for an answer to these, and there is nobody here whom they are about."""
-
-
-def closed(asked: pb.CommandCloseConsumer, connection: Connection) -> None:
-    connection.send(BaseCommand.SUCCESS, pb.CommandSuccess(request_id=asked.request_id))
-
-
-def no_stats(asked: pb.CommandConsumerStats, connection: Connection, code: ServerError, why: str) -> None:
-    answer = pb.CommandConsumerStatsResponse(
-        request_id=asked.request_id, error_code=ServerError.ConsumerNotFound, error_message=why
-    )
-    connection.send(BaseCommand.CONSUMER_STATS_RESPONSE, answer)
 
 
 def no_schema(asked: pb.CommandGetSchema, connection: Connection) -> None:

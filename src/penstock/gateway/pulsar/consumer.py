@@ -1,0 +1,107 @@
+"""A consumer of a connection: what it is pushed becomes MESSAGE frames.
+
+A message's id is the queue's number and the row in its table. The payload goes out as it came in. Hot: the command is
+made once and filled in anew, and all entries of one turn leave with one write.
+"""
+
+import enum
+from collections.abc import Iterator
+
+from penstock.core.subscriptions.registry import Attached
+from penstock.core.subscriptions.seats import Seat
+from penstock.core.subscriptions.subscription import Delivery, Kind
+from penstock.gateway.pulsar.connection import Connection
+from penstock.wire.pulsar import commands_pb2 as pb
+from penstock.wire.pulsar.commands_pb2 import BaseCommand
+from penstock.wire.pulsar.frame import pack_head
+
+ACTIVE_CONSUMER_VERSION = 12  # of the protocol, from which on clients are told who is active
+_WORD = (1 << 64) - 1
+
+_command = BaseCommand(type=BaseCommand.MESSAGE)
+_told = _command.message
+
+
+class State(enum.Enum):
+    OPENING = "opening"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class Consumer:
+    """`seat` is its account in the subscription. `epoch` numbers what it has asked to be sent again."""
+
+    __slots__ = (
+        "asked",
+        "attached",
+        "connection",
+        "epoch",
+        "error",
+        "partition",
+        "queue",
+        "retried",
+        "seat",
+        "since_ms",
+        "state",
+    )
+
+    def __init__(self, asked: pb.CommandSubscribe, connection: Connection, partition: int, since_ms: int) -> None:
+        self.asked, self.connection, self.partition, self.since_ms = asked, connection, partition, since_ms
+        self.state = State.OPENING
+        self.retried = False  # the client has asked again while it was being opened
+        self.error: Exception | None = None  # why it could not be opened, for whoever asks again
+        self.attached: Attached | None = None
+        self.seat = Seat(0)
+        self.queue = 0
+        self.epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else 0
+
+    @property
+    def id(self) -> int:
+        return self.asked.consumer_id
+
+    # --- what its subscription calls ----------------------------------------------------------------------------------
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        frames: list[bytes | memoryview] = []
+        _told.consumer_id = self.asked.consumer_id
+        where = _told.message_id
+        where.ledgerId, where.partition = self.queue, self.partition
+        if self.epoch:
+            _told.consumer_epoch = self.epoch
+        for row, payload, redeliveries, left in deliveries:
+            where.entryId = row
+            _told.redelivery_count = redeliveries
+            if left is not None:
+                _told.ack_set.extend(words_of(left))
+            frames += pack_head(_command, len(payload)), payload
+            if left is not None:
+                _told.ClearField("ack_set")
+        _told.ClearField("consumer_epoch")
+        self.connection.write_all(frames)
+
+    def activate(self, active: bool) -> None:
+        is_failover = self.attached is not None and self.attached.subscription.style.kind == Kind.FAILOVER
+        if is_failover and self.connection.version >= ACTIVE_CONSUMER_VERSION:
+            change = pb.CommandActiveConsumerChange(consumer_id=self.id, is_active=active)
+            self.connection.send(BaseCommand.ACTIVE_CONSUMER_CHANGE, change)
+
+    # --- what its connection calls ------------------------------------------------------------------------------------
+
+    def set_open(self, is_open: bool) -> None:
+        """Whether the connection takes more at the moment."""
+        self.seat.open = is_open
+        if is_open and self.attached is not None:
+            self.attached.feeder.wake()
+
+
+def words_of(bits: int) -> Iterator[int]:
+    """Bits as signed words of 64, the lowest first, as the protocol has them."""
+    while bits:
+        word = bits & _WORD
+        yield word - (1 << 64) if word >> 63 else word
+        bits >>= 64
+
+
+def bits_of(words: list[int]) -> int:
+    """The opposite."""
+    return sum((word & _WORD) << 64 * at for at, word in enumerate(words))
