@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client lint format crash fuzz simulate lock proto clean
+.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client bench-spark lint format crash fuzz simulate lock proto clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-rocketmq: $(STAMP) ## Penstock beside RocketMQ, same Java client (needs Ja
 
 bench-client: $(STAMP) ## the client for Python beside the Java client, on one Penstock (without Java: make bench-client ARGS="--only python")
 	@$(PY) -m bench.client $(ARGS)
+
+bench-spark: $(STAMP) ## the Spark source beside Spark's own Kafka connector on a real Kafka (needs Java 17 with Maven); quickly: make bench-spark ARGS=--quick
+	@$(PY) -m bench.spark $(ARGS)
 
 lint: $(STAMP) ## ruff, its formatter, and mypy --strict on src
 	@$(VENV)/bin/ruff check .

@@ -94,7 +94,7 @@ def java() -> str:
     return tool("java", "the Java client needs Java 17 or newer")
 
 
-def _maven(source: Path, folder: Path, limit_s: float, version: str, *goals: str) -> None:
+def maven(source: Path, folder: Path, limit_s: float, version: str, *goals: str) -> None:
     java()
     mvn = tool("mvn", "the Java client comes through Maven")
     places = [f"-Dbuild.folder={folder}", f"-Dmdep.outputFile={folder / 'classpath'}"]
@@ -115,7 +115,7 @@ def java_program(name: str, source: Path, version: str, say: Say = quiet, limit_
     """Where Java finds a Maven project's classes, compiled now if need be, and a client version."""
 
     def build(source: Path, folder: Path, limit_s: float) -> None:
-        _maven(source, folder, limit_s, version, "compile")
+        maven(source, folder, limit_s, version, "compile")
 
     folder = built(name, source, build, say, limit_s)
     return f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
@@ -125,7 +125,7 @@ def peer_classpath(version: str, say: Say = quiet) -> str:
     """Where Java finds a real name server and broker."""
 
     def build(source: Path, folder: Path, limit_s: float) -> None:
-        _maven(source, folder, limit_s, version)
+        maven(source, folder, limit_s, version)
 
     return (built(f"rocketmq-peer-{version}", HERE / "peer", build, say) / "classpath").read_text().strip()
 
