@@ -192,7 +192,8 @@ def _told(result: Result, run: int) -> str:
     unit = "ms" if ORDERS[result.key].is_time else "rows/s"
     return (
         f"{result.key}, {f'run {run}' if run else 'warm-up'}, {result.engine}: {result.figure:,.0f} {unit}, "
-        f"CPU {result.spark_cpu_s:.1f} s Spark ({result.workers_cpu_s:.1f} its workers), {result.broker_cpu_s:.1f} s broker, worker {result.workers_mb:.0f} MB, "
+        f"CPU {result.spark_cpu_s:.1f} s Spark ({result.workers_cpu_s:.1f} its workers), "
+        f"{result.broker_cpu_s:.1f} s broker, worker {result.workers_mb:.0f} MB, "
         f"{result.others_share:.0%} of the machine to others"
     )
 
