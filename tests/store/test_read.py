@@ -107,6 +107,30 @@ def test_whatever_is_in_memory_the_answer_is_the_same(disk, hot_bytes, fresh, co
         assert batch.damage == []
 
 
+@pytest.mark.parametrize("hot_bytes", [0, 500, PLENTY], ids=lambda hot_bytes: f"hot {hot_bytes}")
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "reopened"])
+@pytest.mark.parametrize("step", [64, 65, 100, PLENTY])
+def test_together_the_bytes_are_the_same(disk, hot_bytes, fresh, step):
+    shelf = Shelf(disk, hot_bytes)
+    for number in range(30):
+        shelf.store.append([plain_run([plain(MINE, b"%d.%d" % (number, index)) for index in range(9)])])
+        shelf.store.append([plain(MINE, b"alone %d" % number), plain(OTHER, bytes(300))])
+    if not fresh:
+        shelf = shelf.again()
+    for _ in range(2):
+        offset, wanted, found, pieces = 0, b"", b"", 0
+        while offset < shelf.store.bounds(MINE).max_offset:
+            plan = shelf.store.plan(MINE, offset, step, PLENTY)
+            wanted += b"".join(plan.load(wait=True).payloads)
+            plan.together = True
+            batch = plan.load(wait=True)
+            assert len(batch.rows) == batch.next_offset - offset
+            found, pieces, offset = found + b"".join(batch.payloads), pieces + len(batch.payloads), batch.next_offset
+        assert found == wanted
+    if hot_bytes == PLENTY and fresh and step == 100:
+        assert pieces < 200  # of 300 messages: runs come as one piece, within a segment
+
+
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "reopened"])
 def test_every_offset_is_found_alone(disk, fresh):
     shelf = Shelf(disk, hot_bytes=0)

@@ -35,9 +35,9 @@ class Steps(msgspec.Struct, frozen=True):
     """How much is asked for."""
 
     messages_max: int = 100_000  # by one pull
-    bytes_max: int = 4 << 20
+    bytes_max: int = 2 << 20  # more costs the broker more per message: it is more than a socket takes at once
     under_way_max: int = 16
-    under_way_bytes_max: int = 8 << 20
+    under_way_bytes_max: int = 4 << 20
 
 
 class Answer(NamedTuple):

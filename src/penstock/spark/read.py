@@ -24,7 +24,7 @@ from penstock.spark.values import values_for
 
 log = logs.get(__name__)
 
-TOGETHER_BYTES = 2 << 20
+TOGETHER_BYTES = 1 << 20
 
 
 def read(ranges: Sequence[Range], options: Options, wanted: StructType) -> Iterator[pa.RecordBatch]:

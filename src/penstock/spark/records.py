@@ -96,7 +96,9 @@ def records_in(data: Buffer) -> Records:
     if len(data) > BUFFER_BYTES_MAX:
         raise BadRecords(f"{len(data)} bytes of records at once: at most {BUFFER_BYTES_MAX} are taken")
     octets = np.frombuffer(data, np.uint8)
-    borders = np.array(_borders(data), dtype=np.int64)
+    borders = borders_in(data)
+    if borders is None:
+        raise BadRecords(f"what a broker sent cannot be read: its records do not fill the {len(data)} bytes that came")
     starts, ends = borders[:-1], borders[1:]
     _check(ends - starts >= BYTES_MIN, "a record is too short for its head")
     heads, sizes = _heads(octets, starts, ends)
@@ -104,9 +106,10 @@ def records_in(data: Buffer) -> Records:
     return Records(octets, starts, ends, heads, sizes)
 
 
-def _borders(data: Buffer) -> list[int]:
-    """Where each record begins, and where the last one ends. The hop: as few steps per record as there can be, so its
-    end comes as the error of reading a length behind the buffer; a length of zero cannot hold it up.
+def borders_in(data: Buffer) -> Ints | None:
+    """Where each record begins, and where the last one ends; None when they do not fill the buffer. As few steps per
+    record as there can be: the end comes as the error of reading a length behind the buffer, and a length of zero
+    cannot hold it up.
     """
     at, found, unpack = 0, list[int](), _LENGTH.unpack_from
     append = found.append
@@ -116,9 +119,7 @@ def _borders(data: Buffer) -> list[int]:
             at += unpack(data, at)[0]
     except struct.error:
         pass
-    if at != len(data):
-        raise BadRecords(f"the records end at byte {at}, and {len(data)} bytes came")
-    return found
+    return np.array(found, dtype=np.int64) if at == len(data) else None
 
 
 def _heads(octets: Octets, starts: Ints, ends: Ints) -> tuple[npt.NDArray[np.void], Ints]:

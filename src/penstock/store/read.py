@@ -27,6 +27,7 @@ from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
+_FEW = 64  # rows: array operations cost more than they save
 
 
 class Damage(NamedTuple):
@@ -38,7 +39,9 @@ class Damage(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a read found. `rows` and `payloads` go together; `next_offset` and `next_row` are behind them."""
+    """What a read found. `rows` and `payloads` go together, unless the plan says otherwise; `next_offset` and
+    `next_row` are behind them.
+    """
 
     payloads: list[memoryview]
     rows: Rows
@@ -84,7 +87,11 @@ class Reader:
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
         rows = plan.rows
-        if len(rows):
+        if plan.together and len(rows) > _FEW:
+            starts, ends = _neighbours(rows)
+            if self._is_easy(plan, int(starts.min()), int(ends.max())):
+                return plan.batch(self._slices(int(starts[0]), starts.tolist(), (ends - starts).tolist()))
+        elif len(rows):
             positions, lengths = rows["position"].tolist(), rows["length"].tolist()  # lists: they are few
             low, high = min(positions), max(map(add, positions, lengths))
             if self._is_easy(plan, low, high):
@@ -109,6 +116,13 @@ class Reader:
         return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
 
 
+def _neighbours(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where rows that touch in the log begin and end: those of a run do."""
+    starts, ends = rows["position"], rows["position"] + rows["length"]
+    apart = np.flatnonzero(starts[1:] != ends[:-1])
+    return starts[np.append(0, apart + 1)], ends[np.append(apart, len(ends) - 1)]
+
+
 def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
     """As many rows as both limits allow, but at least one."""
     lengths, counts = rows["length"], rows["count"]
@@ -121,7 +135,8 @@ def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
 
 class Plan:
     """Rows to be fetched. They are the table's own until a worker thread has to read: it gets a copy, since tables
-    change meanwhile.
+    change meanwhile. With `together`, payloads that touch in the log may come as one: for who hands them on as they
+    are.
     """
 
     __slots__ = (
@@ -135,11 +150,12 @@ class Plan:
         "pinned",
         "rows",
         "table",
+        "together",
     )
 
     def __init__(self, reader: Reader, table: QueueTable, first_row: int, rows: Rows) -> None:
         self._reader, self.table, self.rows = reader, table, rows
-        self._first_row, self._kept = first_row, False
+        self._first_row, self._kept, self.together = first_row, False, False
         self._numbers: npt.NDArray[np.int64] | None = None
         self.next_offset = int(rows["base"][-1]) + int(rows["count"][-1]) if len(rows) else table.visible_offset
         self.next_row = first_row + len(rows)

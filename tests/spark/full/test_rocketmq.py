@@ -1,4 +1,4 @@
-"""The source on a real RocketMQ, which gives 32 messages at a time: everything that is there, once, by the same code."""
+"""The source on a real RocketMQ, which gives 32 messages at a time: all that is there, once, by the same code."""
 
 import asyncio
 from collections.abc import Iterator

@@ -173,14 +173,13 @@ class Connection(asyncio.BufferedProtocol):
         self.answer(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, body))
 
     def reply_slices(
-        self, frame: Frame, code: int, remark: str, ext: Mapping[str, str], slices: list[memoryview]
+        self, frame: Frame, code: int, remark: str, ext: Mapping[str, str], slices: list[memoryview], size_bytes: int
     ) -> None:
-        """As `reply`, with a body that is not put together here."""
+        """As `reply`, with a body that is not put together here, and has so many bytes."""
         if frame.oneway:
             return
-        size = sum(map(len, slices))
-        self._count_out(size)
-        self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size))
+        self._count_out(size_bytes)
+        self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size_bytes))
         self._out.extend(slices)
         self.answer(b"")
         if self._out_bytes >= LARGE_BYTES:

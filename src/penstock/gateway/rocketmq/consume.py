@@ -11,6 +11,7 @@ for it.
 import asyncio
 
 import msgspec
+import numpy as np
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, OffsetMoved
@@ -107,6 +108,7 @@ class Consume:
             if call.wanted.sql is not None:
                 count, size = STRETCH_MESSAGES, STRETCH_BYTES
             plan = self._fetcher.plan(queue, offset, count, size, call.wanted.tags)
+            plan.together = call.wanted.sql is None
             batch = self._fetcher.load_now(plan)
             if batch is not None:
                 self._found(call, bounds, batch)
@@ -129,8 +131,9 @@ class Consume:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
             ext = _ext(batch.next_offset, bounds)
-            self._traffic.got(call.asked.consumerGroup, call.asked.topic, *count_of(batch.payloads))
-            call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads)
+            messages, size_bytes = count_of(batch)
+            self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
+            call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads, size_bytes)
         elif not self._waits_on(call, batch.next_offset):
             ext = _ext(batch.next_offset, bounds)
             call.connection.reply(call.frame, ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", ext)
@@ -211,9 +214,9 @@ class _Call(msgspec.Struct):
         return self.topic.queues[self.asked.queueId]
 
 
-def count_of(payloads: list[memoryview]) -> tuple[int, int]:
+def count_of(batch: Batch) -> tuple[int, int]:
     """Messages and bytes."""
-    return len(payloads), sum(map(len, payloads))
+    return len(batch.rows), int(batch.rows["length"].sum(dtype=np.int64))
 
 
 def _ext(next_offset: int, bounds: Bounds) -> dict[str, str]:
