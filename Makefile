@@ -10,6 +10,8 @@ TARGET ?=
 SECONDS ?=
 TESTS  ?=
 ARGS   ?=
+SPARK  ?=
+SPARK_STAMP = $(if $(SPARK),build/spark-$(SPARK)/.complete,$(STAMP))
 UV     := uv==0.13.7
 PROTOC := grpcio-tools==1.71.2
 
@@ -50,8 +52,17 @@ test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 interop: $(STAMP) ## the real clients of RocketMQ against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
 	@$(PY) -m pytest -m interop tests/compat $(AGAIN)
 
-test-spark: $(STAMP) ## all tests on Spark, the long ones too: kills, a cluster, every pipeline
-	@$(PY) -m pytest -m "spark or not spark" tests/spark
+test-spark: $(SPARK_STAMP) ## all tests on Spark, the long ones too: kills, a cluster, every pipeline; on another Spark: make test-spark SPARK=4.3.0
+	@$(dir $(SPARK_STAMP))bin/python -m pytest -m "spark or not spark" $(or $(TESTS),tests/spark)
+
+# Everything as in constraints.txt, but another Spark.
+build/spark-%/.complete: pyproject.toml constraints.txt tests/spark/pyspark-%.txt
+	@[ -x $(@D)/bin/python ] || "$(PYTHON)" -m venv $(@D)
+	@awk '/^pyspark==/ { skip = 1; next } skip && /^ / { next } { skip = 0; print }' constraints.txt | \
+		cat - tests/spark/pyspark-$*.txt > $(@D)/constraints.txt
+	@$(@D)/bin/python -m pip install --disable-pip-version-check --no-input --require-hashes -r $(@D)/constraints.txt
+	@$(@D)/bin/python -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
 
 serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 	@exec $(VENV)/bin/penstock serve --data data

@@ -1,12 +1,15 @@
 """Options: what is understood, what is refused, and with which words."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
+from penstock.spark import columns
 from penstock.spark.options import BATCH, READ, READ_OPTIONS, STREAM, Edge, read_options
 
+DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
 NEEDED = {"service": "rocketmq://127.0.0.1:9876", "topic": "orders"}
 
 
@@ -163,3 +166,18 @@ def test_tags_that_select_all_are_no_filter():
 def test_every_option_has_a_name_of_its_own():
     names = [option.name.lower() for option in READ_OPTIONS]
     assert len(names) == len(set(names))
+
+
+def test_the_docs_list_every_option_and_no_other():
+    table = DOCS.read_text(encoding="utf-8").partition("### Options")[2].partition("**Queues in JSON.**")[0]
+    listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert sorted(listed) == sorted(option.name for option in READ_OPTIONS)
+
+
+def test_the_docs_list_every_column_with_its_type():
+    table = DOCS.read_text(encoding="utf-8").partition("### Columns")[2].partition("### Options")[0]
+    listed = dict(line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| `"))
+    types = {"bigint": "long"}  # what Spark calls it, and what its users do
+    assert listed == {
+        f"| `{name}`": types.get(kind.simpleString(), kind.simpleString()) for name, kind in columns.COLUMNS.items()
+    }

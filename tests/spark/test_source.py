@@ -299,7 +299,7 @@ def load(spark, service):
     return load
 
 
-def test_a_topic_is_a_table(load, create, producer, new_name):
+def test_s47_a_topic_is_a_table(load, create, producer, new_name):
     topic = create(new_name("orders"))
     sent = producer.send_all(
         [Message(topic, b"body %d" % n, keys=f"k{n}", tags=f"t{n % 2}", properties={"n": str(n)}) for n in range(20)]

@@ -320,7 +320,7 @@ def run(spark, service, topic, tmp_path):
     return run
 
 
-def test_a_stream_goes_on_where_it_stopped(run, send, committed, operate, topic, new_name):
+def test_s47_a_stream_goes_on_where_it_stopped(run, send, committed, operate, topic, new_name):
     group = new_name("lake")
     send(2, 2)
     assert run(maxOffsetsPerTrigger="2") == [(0, ["0/0", "1/0"]), (1, ["0/1", "1/1"])]

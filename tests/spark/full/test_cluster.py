@@ -21,7 +21,7 @@ def cluster(tmp_path_factory):
         yield cluster
 
 
-def test_a_program_reads_batch_and_stream_on_a_cluster(cluster, penstock, service, new_name, tmp_path):
+def test_s47_a_program_reads_batch_and_stream_on_a_cluster(cluster, penstock, service, new_name, tmp_path):
     topic = new_name("orders")
     with Producer(penstock.addresses["namesrv"], "tests") as producer:
         sent = producer.send_all([Message(topic, b"%d" % number) for number in range(MESSAGES)])
