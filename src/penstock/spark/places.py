@@ -16,9 +16,11 @@ from penstock.admin.model import NORMAL
 from penstock.admin.rocketmq import kind_of
 from penstock.client import positions
 from penstock.client.cluster import Cluster
-from penstock.client.errors import ClientError, NoRoute, TimedOut, Unreachable
+from penstock.client.consumer.subscription import ALL
+from penstock.client.errors import ClientError, GroupNotFound, NoRoute, TimedOut, Unreachable
 from penstock.client.operator import Operator
 from penstock.client.routes import MessageQueue
+from penstock.wire.rocketmq.codes import PullFlag, RequestCode
 
 log = logs.get(__name__)
 
@@ -93,7 +95,7 @@ class Places:
         async def tell(operator: Operator) -> None:
             for queue, offset in offsets.items():
                 await operator.cluster.route(queue.topic)
-                await positions.commit(operator.cluster, group, queue, offset)
+                await _commit(operator.cluster, group, queue, offset)
 
         self._asked(tell)
 
@@ -114,6 +116,34 @@ class Places:
                 if clock() >= until:
                     raise
                 log.info("a question is asked again", error=str(error))
+
+
+async def _commit(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> None:
+    """RocketMQ 5 takes no offsets of a group that it has never seen, and sees one when it pulls."""
+    try:
+        await positions.commit(cluster, group, queue, offset)
+    except GroupNotFound:
+        asked = _one_message(group, queue, offset)
+        await cluster.ask(cluster.address(queue.broker), RequestCode.PULL_MESSAGE, asked)
+        await positions.commit(cluster, group, queue, offset)
+
+
+def _one_message(group: str, queue: MessageQueue, offset: int) -> dict[str, str]:
+    """A pull that does not wait at the end of the queue."""
+    return {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue),
+        "queueOffset": str(offset),
+        "maxMsgNums": "1",
+        "sysFlag": str(PullFlag.SUBSCRIPTION),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": ALL,
+        "subVersion": "0",
+        "expressionType": "TAG",
+        "bname": queue.broker,
+    }
 
 
 async def _matching(operator: Operator, pattern: re.Pattern[str]) -> list[str]:
