@@ -10,7 +10,9 @@ import contextlib
 import contextvars
 import random
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tests.simulation.virtual import WHO, Network, VirtualClock, VirtualLoop
 
@@ -25,6 +27,8 @@ from penstock.core.topics import TopicSettings
 from penstock.server import Entrance, Server
 from penstock.store import keeper
 from penstock.wire.rocketmq.codes import RequestCode
+
+T = TypeVar("T")
 
 TOPIC, GROUP = "orders", "billing"
 SETTLE_S = 150  # longer than any wait of the clients: a rebalance comes every 20 s, a twin is believed after two
@@ -96,9 +100,13 @@ class World:
     def alive(self) -> list[Instance]:
         return [instance for instance in self.instances if instance.alive]
 
+    def heard(self, event: Event) -> None:
+        if isinstance(event, PullRefused):
+            self.refused.append(asyncio.get_event_loop().time())
+
     # --- what can happen ----------------------------------------------------------------------------------------------
 
-    async def join(self, client_id: str = "") -> None:
+    async def join(self, client_id: str = "", **more: object) -> PushConsumer:
         self.count += 1
         name = f"c{self.count}"
 
@@ -111,16 +119,17 @@ class World:
             GROUP,
             handle,
             topics={TOPIC: "*"},
-            start=FIRST,
             client_id=client_id or f"127.0.0.1@{name}",
             clock=VirtualClock(),
             dial=self.network.dialler(name),
+            **{"start": FIRST, **more},
         )
         self.instances.append(Instance(name, consumer))
         self.tell(f"{name} joins")
         context = contextvars.copy_context()
         context.run(WHO.set, name)
         await asyncio.get_event_loop().create_task(consumer.start(), context=context)
+        return consumer
 
     async def twin(self) -> None:
         """One more with the ClientID of another: they must find out, and part."""
@@ -187,7 +196,7 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(seed: int):
+async def world(seed: int, queues: int | None = None):
     drawn = random.Random(seed)
     network = Network(drawn)
     with tempfile.TemporaryDirectory() as folder:
@@ -198,8 +207,9 @@ async def world(seed: int):
         await server.start()
         made = World(seed, drawn, network, server, server.addresses["namesrv"])
         made.operator = Producer(made.servers, "shop", clock=VirtualClock(), dial=network.dialler("producer"))
-        server.broker.bus.listen(lambda event: _heard(made, event))
-        await server.broker.topics.create(TOPIC, TopicSettings(write_queues=drawn.choice((1, 2, 4, 7, 8))))
+        server.broker.bus.listen(made.heard)
+        chosen = queues or drawn.choice((1, 2, 4, 7, 8))
+        await server.broker.topics.create(TOPIC, TopicSettings(write_queues=chosen))
         await made.operator.start()
         try:
             yield made
@@ -208,11 +218,6 @@ async def world(seed: int):
             for instance in made.alive:
                 await instance.consumer.close()
             await server.stop()
-
-
-def _heard(made: World, event: Event) -> None:
-    if isinstance(event, PullRefused):
-        made.refused.append(asyncio.get_event_loop().time())
 
 
 EVENTS = (
@@ -269,16 +274,25 @@ async def check(made: World) -> list[str]:
 def run(seed: int) -> tuple[list[str], World]:
     """One story; what is broken at its end."""
 
-    async def story() -> tuple[list[str], World]:
-        async with world(seed) as made:
-            await tell_story(made)
-            return await check(made), made
+    async def story(made: World) -> tuple[list[str], World]:
+        await tell_story(made)
+        return await check(made), made
+
+    return played(story, seed)
+
+
+def played(story: Callable[[World], Awaitable[T]], seed: int = 0, queues: int | None = None) -> T:
+    """A story of one's own, on the world of a seed."""
+
+    async def told() -> T:
+        async with world(seed, queues) as made:
+            return await story(made)
 
     random.seed(seed)  # what the client draws by itself
     original = keeper.Committer
     keeper.Committer = _Committer  # type: ignore[misc,assignment]
     try:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            return runner.run(story())
+            return runner.run(told())
     finally:
         keeper.Committer = original  # type: ignore[misc]
