@@ -6,9 +6,10 @@ import os
 import pytest
 from tests.client.stored import stored
 
-from penstock.client.errors import Closed, MessageTooLarge, NoRoute, Unreachable
+from penstock.client.errors import Closed, MessageTooLarge, NoRoute, NotAuthorized, TopicNotFound, Unreachable
 from penstock.client.message import Message
 from penstock.client.producer import Producer, by_key
+from penstock.core.topics import READ, TopicSettings
 from penstock.testing.server import serving
 
 
@@ -85,13 +86,38 @@ async def test_a_message_above_the_brokers_limit_is_a_typed_error(producer, pens
     assert (await producer.send(Message("orders", b"the connection lives on"))).offset == 0
 
 
+async def test_what_is_too_large_already_here_is_the_same_error(penstock):
+    async with Producer(penstock.addresses["namesrv"], "tests", message_bytes_max=10) as producer:
+        for sending in (producer.send(Message("orders", bytes(11))), producer.send_batch([Message("orders", b"")])):
+            with pytest.raises(MessageTooLarge, match="at most 10 are taken") as caught:
+                await sending
+            assert (caught.value.code, caught.value.address) == (13, "this producer")
+
+
+async def test_a_topic_that_must_not_be_written_to_is_a_typed_error(producer, penstock):
+    for _ in range(2):  # the second one knows its route
+        await producer.send(Message("orders", b"x"))
+    await penstock.server.broker.topics.alter("orders", TopicSettings(write_queues=4, permissions=READ))
+    with pytest.raises(NotAuthorized) as caught:
+        await producer.send(Message("orders", b"x"))
+    assert (caught.value.code, caught.value.address) == (16, penstock.addresses["broker"])
+    assert "orders" in caught.value.remark
+    async with Producer(penstock.addresses["namesrv"], "tests") as fresh:  # this one finds it in the route
+        with pytest.raises(NotAuthorized, match="topic 'orders' may not be written to") as caught:
+            await fresh.send(Message("orders", b"x"))
+    assert caught.value.code == 16
+
+
 async def test_a_topic_that_nobody_may_create_has_no_route():
     async with (
         serving(rocketmq={"auto_create_topics": False}) as penstock,
         Producer(penstock.addresses["namesrv"], "tests") as producer,
     ):
-        with pytest.raises(NoRoute, match="no broker has topic 'orders'"):
+        with pytest.raises(NoRoute, match=r"^no broker has topic 'orders'") as caught:
             await producer.send(Message("orders", b"x"))
+        error = caught.value
+        assert isinstance(error, TopicNotFound)
+        assert (error.code, error.remark, error.address) == (17, str(error), penstock.addresses["namesrv"])
 
 
 async def test_nobody_at_the_name_servers_address():

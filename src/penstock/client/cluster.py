@@ -78,7 +78,7 @@ class Cluster:
         server = self._servers[self._at]
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget(topic)
-            raise NoRoute(topic)
+            raise NoRoute(topic, server)
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(answer, server)
         try:
@@ -100,8 +100,8 @@ class Cluster:
             pass
         try:
             default = await self.fetch(DEFAULT_TOPIC)
-        except NoRoute:
-            raise NoRoute(topic) from None
+        except NoRoute as error:
+            raise NoRoute(topic, error.address) from None
         return Route(queue_datas=[_clamped(data) for data in default.queue_datas], broker_datas=default.broker_datas)
 
     @property

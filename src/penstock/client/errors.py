@@ -54,17 +54,6 @@ class NoReply(ClientError):
         self.topic = topic
 
 
-class NoRoute(ClientError):
-    """No broker has the topic."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"no broker has topic {topic!r}: create it, or let the brokers create topics by themselves; "
-            "and check that the name servers are those of the cluster you mean"
-        )
-        self.topic = topic
-
-
 class Refused(ClientError):
     """A broker or name server said no."""
 
@@ -77,12 +66,25 @@ class TopicNotFound(Refused):
     """Code 17."""
 
 
+class NoRoute(TopicNotFound):
+    """No broker has the topic: the name servers say so, or know none of its brokers that could take it."""
+
+    def __init__(self, topic: str, address: str = "the name servers") -> None:
+        told = (
+            f"no broker has topic {topic!r}: create it, or let the brokers create topics by themselves; "
+            "and check that the name servers are those of the cluster you mean"
+        )
+        super().__init__(ResponseCode.TOPIC_NOT_EXIST, told, address)
+        self.args = (told,)
+        self.topic = topic
+
+
 class NotAuthorized(Refused):
     """Code 16."""
 
 
-class MessageTooLarge(Refused):
-    """Code 13: the message is not acceptable, nearly always because of its size."""
+class MessageTooLarge(Refused, ValueError):
+    """Code 13: the message is not acceptable, nearly always because of its size. A client refuses some by itself."""
 
 
 class BrokerBusy(Refused):

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
 from penstock.client.choice import Choice
-from penstock.client.errors import Closed, NoReply, NoRoute
+from penstock.client.errors import Closed, MessageTooLarge, NoReply, NoRoute, NotAuthorized, TopicNotFound
 from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Link
 from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, Sent, compressed
 from penstock.client.reply import Requests, send_reply
-from penstock.client.routes import MessageQueue, Route
+from penstock.client.routes import WRITE, MessageQueue, Route
 from penstock.client.sending import Outgoing, Target, batched, picked, send_header, sent_to_some
 from penstock.clock import Clock
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.codes import RequestCode
+from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.record import java_hash
 
@@ -142,7 +142,7 @@ class Producer:
         await send_reply(self.instance, self.group, request, body, properties, self.timeout_ms)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written to; NoRoute when there are none."""
+        """The queues of a topic that can be written to; NoRoute or NotAuthorized when there are none."""
         if not self._open:
             raise Closed("this producer is not started: use `async with`, or `await producer.start()`")
         route = await self.instance.cluster.route_to_create(topic)
@@ -153,7 +153,7 @@ class Producer:
         if found is None or found[0] is not route:  # sorting them for every send would cost more than most of it
             found = self._queues[topic] = route, route.to_write(topic)
         if not found[1]:
-            raise NoRoute(topic)
+            raise _unwritable(topic, route)
         return found[1].copy()
 
     # --- packing ------------------------------------------------------------------------------------------------------
@@ -168,7 +168,16 @@ class Producer:
 
     def _check_bytes(self, what: str, body: bytes) -> None:
         if len(body) > self._bytes_max:
-            raise ValueError(f"a {what} of {len(body)} bytes: at most {self._bytes_max} are taken")
+            remark = f"a {what} of {len(body)} bytes: at most {self._bytes_max} are taken"
+            raise MessageTooLarge(ResponseCode.MESSAGE_ILLEGAL, remark, "this producer")
+
+
+def _unwritable(topic: str, route: Route) -> TopicNotFound | NotAuthorized:
+    """Why nothing can be sent to a topic that has a route."""
+    if any(data.perm & WRITE for data in route.queue_datas):
+        return NoRoute(topic)  # no master of its brokers is there
+    remark = f"topic {topic!r} may not be written to: `penstock topic alter` can allow it"
+    return NotAuthorized(ResponseCode.NO_PERMISSION, remark, "the name servers")
 
 
 def by_key(key: str) -> Callable[[Sequence[MessageQueue], Message], MessageQueue]:

@@ -75,8 +75,9 @@ async def sent_to_some(sender: Sender, outgoing: Outgoing, to: Target) -> Sent:
     clock, failed, topic = sender.instance.clock, "", outgoing.message.topic
     until_ms = clock.monotonic_ms() + sender.timeout_ms
     tries = 1 if to is not None else 1 + sender.retries
+    queues = await sender.queues(topic)
     while True:
-        queue = picked(sender, await sender.queues(topic), outgoing, to, failed)
+        queue = picked(sender, queues, outgoing, to, failed)
         try:
             return await _sent(sender, queue, outgoing, max(until_ms - clock.monotonic_ms(), 1))
         except ClientError as error:
@@ -87,6 +88,10 @@ async def sent_to_some(sender: Sender, outgoing: Outgoing, to: Target) -> Sent:
                 raise
             log.debug("a send failed, it is tried again", queue=str(queue), error=str(error))
             await _look_again(sender.instance, topic)
+            try:
+                queues = await sender.queues(topic)
+            except Refused:  # there is nowhere else to try: what was said first is the reason
+                raise error from None
 
 
 async def _sent(sender: Sender, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Sent:
