@@ -7,7 +7,7 @@
         ...
 
 It is the same server as `penstock serve`, without the process. Settings are given as sections of the configuration;
-neither a file nor the environment is looked at.
+neither a file nor the environment is looked at. A test that wants time to pass gives a clock of its own.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from penstock import configure
+from penstock.clock import Clock
 from penstock.config import Config
 from penstock.server import Server
 
@@ -46,10 +47,12 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def serving(config: Config | None = None, **sections: Mapping[str, object]) -> AsyncIterator[Running]:
+async def serving(
+    config: Config | None = None, clock: Clock | None = None, **sections: Mapping[str, object]
+) -> AsyncIterator[Running]:
     """A broker in the loop that is running. A configuration that is given is taken as it is, sections on top of it."""
     with _configured(config, sections) as settings:
-        server = Server(settings)
+        server = Server(settings, clock)
         await server.start()
         try:
             yield Running(server)
@@ -58,9 +61,11 @@ async def serving(config: Config | None = None, **sections: Mapping[str, object]
 
 
 @contextlib.contextmanager
-def running(config: Config | None = None, **sections: Mapping[str, object]) -> Iterator[Running]:
+def running(
+    config: Config | None = None, clock: Clock | None = None, **sections: Mapping[str, object]
+) -> Iterator[Running]:
     """A broker in a thread with a loop of its own."""
-    host = _Host(config, sections)
+    host = _Host(config, clock, sections)
     thread = threading.Thread(target=host.run, name="penstock", daemon=True)
     thread.start()
     try:
@@ -83,8 +88,8 @@ def _configured(config: Config | None, sections: configure.Sections) -> Iterator
 class _Host:
     """What the thread that serves and the thread that tests tell each other."""
 
-    def __init__(self, config: Config | None, sections: configure.Sections) -> None:
-        self._config, self._sections = config, sections
+    def __init__(self, config: Config | None, clock: Clock | None, sections: configure.Sections) -> None:
+        self._config, self._clock, self._sections = config, clock, sections
         self._settled = threading.Event()  # serving, or failed to
         self._running: Running | None = None
         self._failure: BaseException | None = None
@@ -101,7 +106,7 @@ class _Host:
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(self._config, **self._sections) as self._running:
+        async with serving(self._config, self._clock, **self._sections) as self._running:
             self._settled.set()
             await self._over.wait()
 

@@ -35,6 +35,9 @@ class Pipeline(NamedTuple):
 
 _ALL = (
     Pipeline("archive", "keep what is in topics: Parquet by topic and day, each message once"),
+    Pipeline("traffic", "how much went through, by minute: queues, producers, consumer groups"),
+    Pipeline("health", "what was wrong with consumer groups: from when to when, with whom, and why"),
+    Pipeline("audit", "produced against consumed, by message: lost, duplicated, late"),
     Pipeline("replay", "put a time span of the archive back into a topic", streams=False),
     Pipeline("etl", "topic to topic, or topic to lake, as one SQL file says"),
 )

@@ -58,7 +58,7 @@ class Table:
         self._aside, self._notes = state / "aside", state / "notes"
         for place in (folder.parent, self._aside, self._notes):
             place.mkdir(parents=True, exist_ok=True)
-        _lock(state / "lock", folder)
+        lock(state, folder)
         self._check()
         for note in self._notes.glob("*" + _BEGUN):
             self._finish(note)
@@ -158,8 +158,10 @@ def _files_in(folder: Path) -> Iterator[Path]:
     return folder.rglob("*.parquet") if folder.exists() else iter(())
 
 
-def _lock(place: Path, table: Path) -> None:
+def lock(state: Path, table: Path) -> None:
     """Nobody else writes this table while this process lives."""
+    state.mkdir(parents=True, exist_ok=True)
+    place = state / "lock"
     if place in _locks:
         return
     held = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
