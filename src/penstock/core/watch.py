@@ -115,6 +115,6 @@ class Watch:
             lag, end, reached = lag + left, end + bounds.max_offset, reached + at
             if settled and left and not seen.anybody:
                 unread.append(queue)
-            if len(seen.steady) > 1:
+            if group is not None and len(seen.steady & group.members.keys()) > 1:
                 read_twice.append(queue)
         return Look(now_ms, len(group.members) if group else 0, lag, end, reached, unread, read_twice)
