@@ -22,7 +22,7 @@ SETTINGS = {
     "spark.sql.warehouse.dir": "build/spark-warehouse",
     "spark.log.level": "ERROR",
 }
-TEST_TIMEOUT_S = 180  # the first one starts a Java
+TEST_TIMEOUT_S = 300  # the first one starts a Java
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

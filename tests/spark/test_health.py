@@ -123,17 +123,6 @@ def all_found(spark):
     return found_in(spark, rows + rows[: len(rows) // 2])
 
 
-@pytest.fixture(scope="module")
-def still_open(spark):
-    """Told of at once."""
-    grows = [lag(n, 2_000 * n, produced=2_500, consumed=500) for n in range(1, 5)]
-    shrinks = [lag(4 + n, 8_000 - 500 * n, produced=500, consumed=1_000) for n in range(1, 3)]
-    episodes = [*STORIES["refused_pulls"], refused(300 * S), refused(303 * S)]
-    return found_in(
-        spark, Story().events(in_groups({"grows": STORIES["backlog"], "shrinks": grows + shrinks, "twice": episodes}))
-    )
-
-
 @pytest.mark.parametrize("cause", STORIES)
 def test_s50_each_trouble_is_found_and_nothing_else(all_found, cause):
     assert [row["cause"] for row in all_found.get(cause, ())] == [cause]
@@ -163,25 +152,6 @@ def test_s15_s17_who_is_doubled_and_which_queues_nobody_reads(all_found):
 def test_s27_a_correction_loop_names_its_queues(all_found):
     (row,) = all_found["correction_loop"]
     assert (row["count"], row["queues"], row["member"]) == (10, [0, 1], "c")
-
-
-def test_a_backlog_that_shrinks_again_says_when_it_will_be_caught_up(still_open):
-    (row,) = still_open["shrinks"]
-    assert (row["cause"], row["open"]) == ("backlog", True)
-    assert (row["lag_first"], row["lag_last"], row["lag_peak"]) == (2_000, 7_000, 8_000)
-    assert row["caught_up_at"] == naive((6 + 14) * MINUTE_MS)  # 7,000 at 500 a minute
-
-
-def test_a_backlog_that_grows_is_never_caught_up(still_open):
-    (row,) = still_open["grows"]
-    assert (row["open"], row["caught_up_at"], row["gain_per_minute"]) == (True, None, -1_000)
-
-
-def test_two_episodes_are_two_troubles(still_open):
-    assert [(row["start"], row["count"], row["healed"]) for row in still_open["twice"]] == [
-        (naive(0), 3, True),
-        (naive(300 * S), 2, False),
-    ]
 
 
 def test_the_fields_that_are_read_are_those_that_the_broker_tells():

@@ -2,12 +2,43 @@
 
 import random
 
+import pytest
 from tests.spark.stories import MINUTE_MS, Parts, Story, frame, naive
-from tests.spark.test_health import STORIES, S, doubled, joined, refused, served
+from tests.spark.test_health import STORIES, S, doubled, found_in, in_groups, joined, lag, refused, served
 
 from penstock.spark.pipelines import health
 from penstock.spark.pipelines.history import events
 from penstock.spark.pipelines.sessions import SCHEMA
+
+
+@pytest.fixture(scope="module")
+def still_open(spark):
+    """Told of at once."""
+    grows = [lag(n, 2_000 * n, produced=2_500, consumed=500) for n in range(1, 5)]
+    shrinks = [lag(4 + n, 8_000 - 500 * n, produced=500, consumed=1_000) for n in range(1, 3)]
+    episodes = [*STORIES["refused_pulls"], refused(300 * S), refused(303 * S)]
+    return found_in(
+        spark, Story().events(in_groups({"grows": STORIES["backlog"], "shrinks": grows + shrinks, "twice": episodes}))
+    )
+
+
+def test_a_backlog_that_shrinks_again_says_when_it_will_be_caught_up(still_open):
+    (row,) = still_open["shrinks"]
+    assert (row["cause"], row["open"]) == ("backlog", True)
+    assert (row["lag_first"], row["lag_last"], row["lag_peak"]) == (2_000, 7_000, 8_000)
+    assert row["caught_up_at"] == naive((6 + 14) * MINUTE_MS)  # 7,000 at 500 a minute
+
+
+def test_a_backlog_that_grows_is_never_caught_up(still_open):
+    (row,) = still_open["grows"]
+    assert (row["open"], row["caught_up_at"], row["gain_per_minute"]) == (True, None, -1_000)
+
+
+def test_two_episodes_are_two_troubles(still_open):
+    assert [(row["start"], row["count"], row["healed"]) for row in still_open["twice"]] == [
+        (naive(0), 3, True),
+        (naive(300 * S), 2, False),
+    ]
 
 
 def test_whatever_the_parts_the_sessions_are_the_same(spark):
