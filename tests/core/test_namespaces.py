@@ -1,4 +1,4 @@
-"""Namespaces: one always, others made and forgotten, through a restart."""
+"""Namespaces: some always, others made and forgotten, through a restart."""
 
 import pytest
 
@@ -10,9 +10,9 @@ def namespaces_of(house) -> Namespaces:
     return Namespaces(house.store, house.keeper, house.clock)
 
 
-async def test_one_is_always_there(house):
+async def test_some_are_always_there(house):
     namespaces = namespaces_of(house)
-    assert namespaces.names() == ["public/default"]
+    assert namespaces.names() == ["public/default", "pulsar/system"]
     with pytest.raises(NamespaceNotFound):
         await namespaces.delete("public/default")
 
@@ -23,6 +23,6 @@ async def test_others_are_made_and_kept(street):
     with pytest.raises(NamespaceExists):
         await namespaces.create("shop/eu")
     namespaces = namespaces_of(await street.restart())
-    assert namespaces.names() == ["public/default", "shop/eu"]
+    assert namespaces.names() == ["public/default", "pulsar/system", "shop/eu"]
     await namespaces.delete("shop/eu")
     assert "shop/eu" not in namespaces_of(await street.restart())

@@ -1,6 +1,7 @@
 """Namespaces, as Pulsar has them: TENANT/NAMESPACE. A topic can only be made in one that is there.
 
-`public/default` always is, and so is one that has a topic. Others are made by hand; each is a fact of the catalog.
+`public/default` always is, and so is `pulsar/system`, where clients look for what the broker itself provides. Others are
+made by hand; each is a fact of the catalog.
 """
 
 import msgspec
@@ -11,7 +12,7 @@ from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 
 PREFIX = "namespace/"
-ALWAYS = "public/default"
+ALWAYS = ("public/default", "pulsar/system")
 
 
 class Namespace(msgspec.Struct, kw_only=True):
@@ -28,7 +29,7 @@ class Namespaces:
     def __init__(self, store: Store, keeper: Keeper, clock: Clock) -> None:
         self._store, self._keeper, self._clock = store, keeper, clock
         found = [_decoder.decode(value) for _, value in store.catalog.items(PREFIX)]
-        self._namespaces = {ALWAYS: Namespace(name=ALWAYS), **{each.name: each for each in found}}
+        self._namespaces = {name: Namespace(name=name) for name in ALWAYS} | {each.name: each for each in found}
 
     def __contains__(self, name: str) -> bool:
         return name in self._namespaces
@@ -48,7 +49,7 @@ class Namespaces:
 
     async def delete(self, name: str) -> None:
         """Forget one. Whether topics are in it is for the caller to look at."""
-        if name not in self._namespaces or name == ALWAYS:
+        if name not in self._namespaces or name in ALWAYS:
             raise NamespaceNotFound(name)
         self._store.put_facts({PREFIX + name: None})
         del self._namespaces[name]
