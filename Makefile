@@ -49,7 +49,7 @@ demo: $(STAMP) ## a broker under load, kill -9, and a RocketMQ client across it,
 test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 	@$(PY) -m pytest $(TESTS)
 
-interop: $(STAMP) ## the real clients of RocketMQ against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
+interop: $(STAMP) ## the real clients of RocketMQ and Pulsar against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
 	@$(PY) -m pytest -m interop tests/compat $(AGAIN)
 
 test-spark: $(SPARK_STAMP) ## all tests on Spark, the long ones too: kills, a cluster, every pipeline; on another Spark: make test-spark SPARK=4.3.0

@@ -1,7 +1,7 @@
 """Namespaces, as Pulsar has them: TENANT/NAMESPACE. A topic can only be made in one that is there.
 
-`public/default` always is, and so is `pulsar/system`, where clients look for what the broker itself provides. Others are
-made by hand; each is a fact of the catalog.
+`public/default` always is, and so is `pulsar/system`, where clients look for what the broker itself provides. Others
+are made by hand; each is a fact of the catalog.
 """
 
 import msgspec

@@ -84,6 +84,16 @@ async def test_what_was_stored_is_there_after_a_restart(tmp_path):
         assert bodies == [b"first", b"second", b"third", b"fourth"]
 
 
+async def test_what_is_encrypted_is_passed_on_as_it_is(client, penstock):
+    """Nobody here has the key, and nobody needs it: a batch counts what its metadata says."""
+    await client.producer("orders", encrypted=True)
+    keys = [pb.EncryptionKeys(key="k", value=b"wrapped")]
+    whole = metadata(num_messages_in_batch=3, encryption_keys=keys, encryption_algo="AES", encryption_param=b"iv")
+    payload = single_of(whole, bytes(64))
+    await client.send(payload, num_messages=3)
+    assert stored(penstock, "orders") == [payload]
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
