@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from penstock.gateway.pulsar.connection import Connection
+from penstock.server import GATEWAYS
 from penstock.testing.server import Running, serving
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.batch import Message, batch_of, single_of
@@ -193,6 +195,11 @@ def one(body: bytes, sequence: int = 0, **more: object) -> bytes:
 def several(bodies: list[bytes], sequence: int = 0) -> bytes:
     messages = [Message(body=body, sequence=sequence + number) for number, body in enumerate(bodies)]
     return batch_of(metadata(sequence), messages)
+
+
+def connections(penstock: Running) -> set[Connection]:
+    """The broker's side of all that there are."""
+    return set(penstock.server._listening[list(GATEWAYS).index("pulsar")].guests._present)
 
 
 def stored(penstock: Running, topic: str, index: int = 0) -> list[bytes]:

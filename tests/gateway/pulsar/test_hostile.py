@@ -5,12 +5,10 @@ import contextlib
 import random
 import socket
 
-from tests.gateway.pulsar.conftest import client_of, one, send_frame
+from tests.gateway.pulsar.conftest import client_of, connections, one, send_frame
 
 from penstock.gateway.pulsar import connection as pulsar_connection
-from penstock.gateway.pulsar.connection import Connection
-from penstock.server import GATEWAYS
-from penstock.testing.server import Running, serving
+from penstock.testing.server import serving
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import BaseCommand
 from penstock.wire.pulsar.frame import command, pack
@@ -26,11 +24,6 @@ def small_socket(address: str) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     made.connect((host, int(port)))
     return made
-
-
-def connections(penstock: Running) -> set[Connection]:
-    """The broker's side of all that there are."""
-    return set(penstock.server._listening[list(GATEWAYS).index("pulsar")].guests._present)
 
 
 async def test_who_takes_nothing_is_not_read_from():

@@ -1,7 +1,10 @@
 """Producers: their names, their numbers on a connection, and who may write beside whom."""
 
+import asyncio
+
 import pytest
-from tests.gateway.pulsar.conftest import client_of, one
+from tests.gateway.pulsar.conftest import client_of, connections, one
+from tests.gateway.rocketmq.conftest import Client as RocketmqClient
 
 from penstock.core.authorizer import AllowAll
 from penstock.core.topics import TopicSettings
@@ -9,6 +12,7 @@ from penstock.errors import NotAuthorized
 from penstock.model import Action
 from penstock.testing.server import serving
 from penstock.wire.pulsar import commands_pb2 as pb
+from penstock.wire.rocketmq.codes import PullFlag, ResponseCode
 
 SHARED, EXCLUSIVE, WAIT, FENCE = pb.Shared, pb.Exclusive, pb.WaitForExclusive, pb.ExclusiveWithFencing
 
@@ -97,9 +101,13 @@ async def test_closing_succeeds_always(client):
 async def test_closing_while_it_is_opened_leaves_nothing_behind(client, penstock):
     client.ask_producer("orders", producer_name="mine")
     await client.close_producer()
-    assert (await client.producer("orders", 1, producer_name="mine")).producer_ready
+    (connection,) = connections(penstock)
+    while connection._tasks:  # until whatever was begun has ended
+        await asyncio.sleep(0)
     queue = penstock.server.broker.topics.get("orders").queue(0)
-    assert len(penstock.server.broker.producers.at(queue)) == 1
+    assert penstock.server.broker.producers.at(queue) == []
+    assert client.none_of("producer_success")
+    assert (await client.producer("orders", 1, producer_name="mine")).producer_ready
 
 
 async def test_a_connection_has_so_many_producers():
@@ -187,6 +195,17 @@ async def test_a_topic_of_rocketmqs_clients_is_not_written_to(client, penstock):
     await penstock.server.broker.topics.create("theirs", TopicSettings(write_queues=2))
     assert (await client.refused("theirs-partition-0")).error == pb.NotAllowedError
     assert (await client.refused("theirs")).error == pb.NotAllowedError
+
+
+async def test_a_topic_that_was_made_here_is_closed_to_rocketmqs_clients(client, penstock):
+    """They could not read what is in it."""
+    await client.producer("ours")
+    await client.send(one(b"x"))
+    theirs = await RocketmqClient.to(penstock.addresses["broker"])
+    assert (await theirs.send("ours", b"x")).code == ResponseCode.NO_PERMISSION
+    pulled = await theirs.pull("nobody", "ours", 0, 0, sysFlag=PullFlag.SUBSCRIPTION, subscription="*")
+    assert pulled.code == ResponseCode.NO_PERMISSION
+    await theirs.close()
 
 
 async def test_what_is_not_served_yet_is_refused(client):
