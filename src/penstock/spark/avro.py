@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import fastavro
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -66,6 +65,8 @@ def spark_fields(text: str) -> list[StructField]:
 
 def reader(text: str) -> Read:
     """Reads bodies; None for one that was not written with this schema, or does not end where it should."""
+    import fastavro
+
     schema = fastavro.parse_schema(_parsed(text))
     plain = _plain(_kind(_parsed(text), {}, ()))
 
@@ -81,6 +82,8 @@ def reader(text: str) -> Read:
 
 
 def _parsed(text: str) -> Schema:
+    import fastavro  # here, and not above: who reads no Avro need not wait for it
+
     try:
         schema = json.loads(text)
         fastavro.parse_schema(schema)

@@ -138,10 +138,8 @@ class Values:
         return columns | {CORRUPT: pc.if_else(failed, bodies, pa.scalar(None, pa.binary()))}
 
 
-def values_for(wanted: StructType, value_format: str, value_schema: str) -> Values | None:
-    """What parses bodies into those columns of a schema that are not of messages. None when the body is not parsed."""
-    if not value_format:
-        return None
+def values_for(wanted: StructType, value_format: str, value_schema: str) -> Values:
+    """What parses bodies into those columns of a schema that are not of messages."""
     return Values(_PARSERS[value_format](value_fields(wanted), value_schema))
 
 
