@@ -1,6 +1,8 @@
 """Ranges of queues from a broker to record batches: what is in them, and what happens when they are there no more."""
 
 import asyncio
+import socket
+import threading
 import zlib
 from collections.abc import Callable
 
@@ -9,15 +11,18 @@ import pytest
 from pyspark.sql.types import StructType
 
 from penstock.client import Message, Producer
-from penstock.client.errors import Refused, Unreachable
+from penstock.client.errors import BrokerBusy, Lost, Refused, Unreachable
 from penstock.client.routes import MessageQueue
 from penstock.spark import columns, fetch
 from penstock.spark.errors import DataLost
 from penstock.spark.fetch import Answer, Gone, Steps, answers
+from penstock.spark.link import Link
 from penstock.spark.options import BATCH, Options, read_options
 from penstock.spark.ranges import Range
 from penstock.spark.read import read
 from penstock.testing.server import Running
+from penstock.wire.rocketmq.codes import Flag
+from penstock.wire.rocketmq.frame import pack
 
 ALL_COLUMNS = columns.schema(properties=True)
 FEW = StructType([field for field in ALL_COLUMNS if field.name in ("offset", "body")])
@@ -155,7 +160,7 @@ def test_a_broker_that_gives_little_is_asked_ahead_all_the_same(orders: Range, m
 # --- when it is not there ---------------------------------------------------------------------------------------------
 
 
-def test_what_retention_has_taken_is_told(penstock: Running, orders: Range, service: str):
+def test_what_is_behind_the_end_is_told(orders: Range, service: str):
     gone = Range(orders.topic, orders.broker, orders.address, 0, 900, 1_100)
     told = [answer for answer in answers(gone, "g") if isinstance(answer, Gone)]
     assert [(answer.first, answer.until) for answer in told] == [(1_000, 1_100)]
@@ -176,3 +181,135 @@ def test_a_broker_that_is_not_there_is_an_error_of_one_sentence(service: str):
 def test_a_refusal_is_an_error_at_once(orders: Range):
     with pytest.raises(Refused, match="queues 0 to"):
         list(answers(Range(orders.topic, orders.broker, orders.address, 99, 0, 5), "g"))
+
+
+def test_where_the_queue_begins_behind_the_range_is_told(penstock: Running, orders: Range, service: str):
+    broker = penstock.server.broker
+    broker.store.trim(broker.topics.get(orders.topic).queue(0), 400)  # nothing else goes on in this broker now
+    first, *others = answers(orders, "g")
+    assert (first.first, first.until, first.why) == (0, 400, "the queue begins at offset 400 by now")
+    assert (others[0].first, others[-1].until) == (400, 1_000)
+    with pytest.raises(DataLost, match=r"400 messages of .* the queue begins at offset 400 by now"):
+        rows([orders], options(service, orders.topic), FEW)
+
+
+def test_what_the_broker_leaves_out_is_missed(orders: Range, service: str, monkeypatch: pytest.MonkeyPatch):
+    """As it does with messages whose bytes are damaged."""
+    real = fetch._found
+
+    def without_messages(frame, pull, source):
+        answer = real(frame, pull, source)
+        return answer._replace(body=memoryview(b"")) if answer.first == 0 else answer
+
+    monkeypatch.setitem(fetch._TAKEN, 0, without_messages)
+    with pytest.raises(DataLost, match=r"1000 messages of .* the broker has left them out"):
+        rows([orders], options(service, orders.topic), FEW)
+
+
+# --- the connection ---------------------------------------------------------------------------------------------------
+
+
+class Impostor:
+    """A broker that says what it is told to, connection by connection."""
+
+    def __init__(self, *scripts: Callable[[socket.socket], None]) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, args=(scripts,), daemon=True)
+        self._thread.start()
+
+    def _run(self, scripts: tuple[Callable[[socket.socket], None], ...]) -> None:
+        for script in scripts:
+            connection, _ = self._server.accept()
+            with connection:
+                script(connection)
+
+    def close(self) -> None:
+        self._thread.join(10)
+        self._server.close()
+
+
+def frame(opaque: int, code: int = 0, body: bytes = b"", **ext: str) -> bytes:
+    return pack(code, opaque, Flag.RESPONSE, 409, ext=ext, body=body)
+
+
+def saying(data: bytes) -> Callable[[socket.socket], None]:
+    def script(connection: socket.socket) -> None:
+        connection.recv(65_536)
+        connection.sendall(data)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00\x00",
+        b"\x7f\xff\xff\xff\x00\x00\x00\x00",  # a frame of two gigabytes
+        b"\x7f\xff\xff\xff",
+        b"\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x00\x00\x00\x08\x00\x00\x00\x04nope",
+        frame(1)[:-3],
+    ],
+    ids=["nothing", "cut off", "huge", "huge at once", "empty", "no header", "cut off later"],
+)
+def test_a_broker_that_talks_nonsense_is_an_error(data: bytes):
+    impostor = Impostor(saying(data))
+    with Link(impostor.address) as link, pytest.raises(Lost):
+        link.ask(11, {})
+    impostor.close()
+
+
+def test_answers_are_taken_by_their_numbers():
+    impostor = Impostor(saying(frame(9) + frame(2, body=b"second") + frame(1, body=b"first" * 50_000)))
+    with Link(impostor.address) as link:
+        first, second = link.send(11, {}), link.send(11, {})
+        assert bytes(link.answer(first).body) == b"first" * 50_000
+        assert bytes(link.answer(second).body) == b"second"
+    impostor.close()
+
+
+def test_an_answer_that_nobody_wants_any_more_is_not_kept():
+    impostor = Impostor(saying(frame(1, body=b"late") + frame(2, body=b"wanted")))
+    with Link(impostor.address) as link:
+        link.forget(link.send(11, {}))
+        assert bytes(link.ask(11, {}).body) == b"wanted"
+        assert not link._early
+    impostor.close()
+
+
+@pytest.fixture
+def first_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The next connections go elsewhere, one after the other; those behind them where they should."""
+
+    def through(*addresses: str) -> None:
+        left = iter(addresses)
+        monkeypatch.setattr(fetch, "Link", lambda address: Link(next(left, address)))
+
+    return through
+
+
+def test_a_pull_goes_on_after_the_connection_is_lost(orders: Range, first_to: Callable[..., None]):
+    """The first connection ends in the middle of an answer; the second one is the real broker's."""
+    broken, waits = Impostor(saying(b"\x00\x00\x10\x00")), list[float]()
+    first_to(broken.address)
+    found = list(answers(orders, "g", wait=waits.append))
+    broken.close()
+    assert (found[0].first, found[-1].until, len(waits)) == (0, 1_000, 1)
+
+
+def test_a_busy_broker_is_asked_again(orders: Range, first_to: Callable[..., None]):
+    busy, waits = Impostor(saying(frame(1, code=2)), saying(frame(1, code=215))), list[float]()
+    first_to(busy.address, busy.address)
+    assert [answer.until for answer in answers(orders, "g", wait=waits.append)][-1] == 1_000
+    busy.close()
+    assert waits[1] > waits[0]
+
+
+def test_a_broker_that_does_not_go_on_is_given_up():
+    scripts = [saying(frame(1, nextBeginOffset="0")) for _ in range(fetch.TRIES)]
+    stuck = Impostor(*scripts)
+    with pytest.raises(BrokerBusy, match="does not go on"):
+        list(answers(Range("t", "b", stuck.address, 0, 0, 5), "g", wait=lambda _: None))
+    stuck.close()

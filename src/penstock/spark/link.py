@@ -11,8 +11,8 @@ from typing import Self
 
 from penstock.client.errors import Lost, TimedOut, Unreachable
 from penstock.client.link import LANGUAGE, VERSION
-from penstock.wire.framing import FrameError, missing_bytes
-from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
+from penstock.wire.framing import FrameError
+from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, JSON, Frame, frames_in, pack
 
 CONNECT_TIMEOUT_MS = 5_000
 ANSWER_TIMEOUT_MS = 30_000
@@ -83,30 +83,35 @@ class Link:
 
     def _next(self) -> Frame:
         """The next frame, of anything."""
-        while True:
-            try:
-                missing = missing_bytes(self._view[self._at : self._end], self._end - self._at)
-                if self._end - self._at >= 4 and not missing:
-                    return self._cut()
+        try:
+            while (missing := self._missing()) > 0:
                 self._room(missing)
-            except FrameError as error:
-                raise Lost(self.address, f"its frames cannot be read: {error}") from None
-            self._receive(missing)
+                self._receive(missing)
+            return self._cut()
+        except FrameError as error:
+            raise Lost(self.address, f"its frames cannot be read: {error}") from None
+
+    def _missing(self) -> int:
+        """How many bytes the next frame still needs, as far as is known. What it says is checked before there is any
+        room made for it.
+        """
+        rest = self._end - self._at
+        if rest < 4:
+            return 4 - rest
+        length = int.from_bytes(self._view[self._at : self._at + 4])
+        if not 4 <= length <= FRAME_BYTES_MAX:
+            raise FrameError(f"a frame of {length} bytes: it has from 4 to {FRAME_BYTES_MAX}")
+        return 4 + length - rest
 
     def _cut(self) -> Frame:
-        (length,) = (int.from_bytes(self._view[self._at : self._at + 4]),)
-        behind = self._at + 4 + length
+        behind = self._at + 4 + int.from_bytes(self._view[self._at : self._at + 4])
         frames, _ = frames_in(self._view[self._at : behind], behind - self._at)
         self._at = behind
         return frames[0]
 
     def _room(self, missing: int) -> None:
-        """What has not been taken moves to the front of a buffer that holds the rest of its frame. (How long a frame
-        says it is has been checked first: `frames_in` refuses what is above the limit.)
-        """
+        """What has not been taken moves to the front of a buffer that holds the rest of its frame."""
         rest = self._end - self._at
-        if rest >= 8:
-            frames_in(self._view[self._at : self._end], rest)
         if rest + missing > len(self._view):
             fresh = memoryview(bytearray(rest + missing + _READ_BYTES))
             fresh[:rest] = self._view[self._at : self._end]
