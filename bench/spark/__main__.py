@@ -32,7 +32,7 @@ from bench.spark import messages
 from bench.spark.engines import WORK, Engine, Kafka, Penstock, broker_address
 from bench.spark.kafka import connector_jars, kafka
 from bench.spark.lines import ENGINES, KAFKA, ORDERS, PENSTOCK, Growth, Result, growth_lines, table
-from bench.spark.machine import Peak, family_cpu_s, machine_cpu_s, workers_cpu_s
+from bench.spark.machine import Watch
 from penstock.spark.session import session
 
 if TYPE_CHECKING:
@@ -170,22 +170,11 @@ def _measured(args: argparse.Namespace, spark_pid: int, places: dict[str, Place]
 
 def _one(key: str, name: str, place: Place, spark_pid: int, rows: int) -> Result:
     settle()
-    before = _used(spark_pid, place.pid)
-    with Peak(spark_pid) as peak:
+    with Watch(spark_pid, place.pid) as used:
         own_s = WORK[key](place.engine, TOPIC, rows)
-    wall_s, spark_s, workers_s, broker_s, machine_s = _since(before, spark_pid, place.pid)
-    share = max(0.0, (machine_s - spark_s - broker_s) / (wall_s * (os.cpu_count() or 1)))
-    return Result(key, name, rows, own_s or wall_s, spark_s, workers_s, broker_s, share, peak.mb)
-
-
-def _used(spark_pid: int, broker_pid: int) -> list[float]:
-    """Seconds until now: on the wall, of Spark's CPU, of its workers', of the broker's, of the machine's."""
-    spark_s, workers_s = family_cpu_s(spark_pid), workers_cpu_s(spark_pid)
-    return [time.perf_counter(), spark_s, workers_s, family_cpu_s(broker_pid), machine_cpu_s()]
-
-
-def _since(before: list[float], spark_pid: int, broker_pid: int) -> list[float]:
-    return [now - then for now, then in zip(_used(spark_pid, broker_pid), before, strict=True)]
+    wall_s = own_s or used.wall_s
+    seconds = (wall_s, used.spark_s, used.workers_s, used.broker_s)
+    return Result(key, name, rows, *seconds, used.others_share, used.worker_mb)
 
 
 def _told(result: Result, run: int) -> str:
@@ -204,12 +193,10 @@ def _grown(args: argparse.Namespace, spark_pid: int, place: Place) -> Iterator[G
         topic = f"{TOPIC}-{size}"
         _filled(place.engine, topic, size)
         settle()
-        before = _used(spark_pid, place.pid)
-        with Peak(spark_pid) as peak:
+        with Watch(spark_pid, place.pid) as used:
             WORK["two"](place.engine, topic, size)
-        wall_s, spark_s, _, broker_s, _ = _since(before, spark_pid, place.pid)
-        found = Growth(size, wall_s, (spark_s + broker_s) * 1e6 / size, peak.mb)
-        told = f"{size / wall_s:,.0f} rows/s, {found.cpu_us:.2f} us CPU, worker {found.workers_mb:.0f} MB"
+        found = Growth(size, used.wall_s, (used.spark_s + used.broker_s) * 1e6 / size, used.worker_mb)
+        told = f"{size / used.wall_s:,.0f} rows/s, {found.cpu_us:.2f} us CPU, worker {found.workers_mb:.0f} MB"
         _say(f"{size:,} messages: {told}")
         yield found
 

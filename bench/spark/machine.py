@@ -1,14 +1,16 @@
-"""What processes use, from /proc: CPU of a whole family with those that have ended, and the largest worker."""
+"""What processes use, from /proc: CPU of a whole family, also of those that end meanwhile, and the largest worker."""
 
 import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Self
 
 from bench.rocketmq.brokers import machine_cpu_s
 
-__all__ = ["Peak", "family", "family_cpu_s", "machine_cpu_s", "workers_cpu_s"]
+EVERY_S = 0.2
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> list[int]:
@@ -27,26 +29,15 @@ def is_python(pid: int) -> bool:
     return False
 
 
-def workers_cpu_s(pid: int) -> float:
-    """Of the Python workers of a Spark."""
-    return _cpu_s([one for one in family(pid)[1:] if is_python(one)])
+def cpu_s(pid: int) -> float:
+    """utime and stime of all threads; 0 when it has ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+    return 0.0
 
 
-def family_cpu_s(pid: int) -> float:
-    return _cpu_s(family(pid))
-
-
-def _cpu_s(pids: list[int]) -> float:
-    """Of all of them, and of children that were waited for."""
-    ticks = 0
-    for one in pids:
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(int(field) for field in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mb(pid: int) -> float:
+def anonymous_mb(pid: int) -> float:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -54,24 +45,61 @@ def _resident_mb(pid: int) -> float:
     return 0.0
 
 
-class Peak:
-    """While it is entered: the most memory that a Python worker of a Spark has had, looked at every so often."""
+class Watch:
+    """While it is entered: what a Spark, its Python workers, a broker and the whole machine use. Processes come and go,
+    so they are looked at every so often.
+    """
 
-    EVERY_S = 0.2
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self.mb = pid, 0.0
+    def __init__(self, spark_pid: int, broker_pid: int) -> None:
+        self._spark, self._broker = spark_pid, broker_pid
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._before: dict[int, float] = {}
+        self._now: dict[int, float] = {}
+        self._workers: set[int] = set()
+        self.worker_mb = self.wall_s = self.machine_s = 0.0
 
     def __enter__(self) -> Self:
+        self._look()
+        self._before = dict(self._now)
+        self.wall_s, self.machine_s = time.perf_counter(), machine_cpu_s()
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.wall_s, self.machine_s = time.perf_counter() - self.wall_s, machine_cpu_s() - self.machine_s
         self._over.set()
         self._thread.join()
+        self._look()
 
     def _run(self) -> None:
-        while not self._over.wait(self.EVERY_S):
-            self.mb = max([self.mb, *(_resident_mb(pid) for pid in family(self._pid)[1:] if is_python(pid))])
+        while not self._over.wait(EVERY_S):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in (*family(self._spark), self._broker):
+            self._now[pid] = max(cpu_s(pid), self._now.get(pid, 0.0))
+            if is_python(pid) and pid not in (self._spark, self._broker):
+                self._workers.add(pid)
+                self.worker_mb = max(self.worker_mb, anonymous_mb(pid))
+
+    def _used_s(self, pids: set[int]) -> float:
+        return sum(self._now[pid] - self._before.get(pid, 0.0) for pid in pids)
+
+    @property
+    def broker_s(self) -> float:
+        return self._used_s({self._broker})
+
+    @property
+    def spark_s(self) -> float:
+        return self._used_s(self._now.keys() - {self._broker})
+
+    @property
+    def workers_s(self) -> float:
+        return self._used_s(self._workers)
+
+    @property
+    def others_share(self) -> float:
+        """Of the machine, to anybody else."""
+        others_s = self.machine_s - self.spark_s - self.broker_s
+        return max(0.0, others_s / (self.wall_s * (os.cpu_count() or 1)))

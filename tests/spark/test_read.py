@@ -237,6 +237,9 @@ def saying(data: bytes) -> Callable[[socket.socket], None]:
     def script(connection: socket.socket) -> None:
         connection.recv(65_536)
         connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65_536):  # closing with something unread would take back what was said
+            pass
 
     return script
 
