@@ -6,6 +6,7 @@ Most of it asks the reader itself what it would do, on a real broker and without
 import asyncio
 import datetime as dt
 import json
+import subprocess
 import sys
 import time
 
@@ -258,6 +259,12 @@ def test_without_fail_on_data_loss_it_is_a_warning_with_the_count(planned, penst
     assert f"4 messages of queue {topic}/penstock/1, offsets 0 up to 4, are gone" in caplog.text
 
 
+def test_without_fail_on_data_loss_an_offset_outside_is_the_nearest(planned, topic, caplog):
+    edges = {"startingOffsets": by_queue(topic, 15, 0, 0, 0), "endingOffsets": by_queue(topic, 20, 99, 10, 10)}
+    assert planned(topic=topic, **edges, failOnDataLoss="false") == {1: (0, 10), 2: (0, 10), 3: (0, 10)}
+    assert f"89 messages of queue {topic}/penstock/1" in caplog.text
+
+
 def test_an_end_before_the_start(planned, topic):
     edges = {"startingOffsets": by_queue(topic, 5, 0, 0, 0), "endingOffsets": by_queue(topic, 4, 0, 0, 0)}
     with pytest.raises(PenstockError, match="from offset 5 up to 4: the end is before the start"):
@@ -394,3 +401,12 @@ def test_bodies_become_columns_and_what_does_not_parse_is_kept(load, create, pro
 def test_a_column_of_the_body_that_messages_have_too_is_named(load):
     with pytest.raises(AnalysisException, match="'key' is there twice"):
         load(topic="any", valueFormat="json", valueSchema="key string").collect()
+
+
+def test_warnings_are_shown_with_their_fields_where_nobody_has_set_logging_up():
+    code = (
+        "from penstock import logs; from penstock.spark.errors import sentence\n"
+        "with sentence(): logs.get('penstock.x').warning('lost', messages=3)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "penstock.x: lost messages=3" in done.stderr

@@ -6,10 +6,13 @@ Most of it asks the reader itself what it would do, on a real broker and without
 import asyncio
 import json
 import sys
+import threading
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.compat.rocketmq.peer import free_port
 
+from penstock import configure
 from penstock.admin.engine import opened
 from penstock.client.errors import ClientError
 from penstock.client.message import Message
@@ -20,6 +23,7 @@ from penstock.spark import columns
 from penstock.spark.errors import DataLost, OutsideQueue
 from penstock.spark.options import STREAM, read_options
 from penstock.spark.stream import StreamReader
+from penstock.testing.server import PORTS, running
 
 QUEUES = 2
 ALL = ReadAllAvailable()
@@ -275,13 +279,45 @@ def test_a_group_that_cannot_be_written_does_not_end_the_query(reader, send, at,
     assert "were not written, the query goes on: not now" in caplog.text
 
 
+# --- a broker that goes and comes back --------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_started_anew_is_waited_for(tmp_path, new_name):
+    ports = {name: free_port() for name in PORTS}
+    config = configure.load(None, {}, {"server": {"data": str(tmp_path), **ports}})
+    topic, over = new_name("orders"), threading.Event()
+    with running(config) as broker:
+        names = broker.addresses["namesrv"]
+        with Producer(names, "tests") as producer:
+            sent = producer.send(Message(topic, b"before"))
+        given = {"service": names, "topic": topic, "startingOffsets": "earliest"}
+        stream = StreamReader(read_options(given, STREAM), columns.schema())
+        start = stream.initialOffset()
+
+    def anew():
+        with running(config):
+            over.wait()
+
+    again = threading.Thread(target=anew)
+    again.start()  # while the reader asks, or a little before: its connections are gone in any case
+    try:
+        end = stream.latestOffset(start, ALL)
+    finally:
+        stream.stop()
+        over.set()
+        again.join()
+    assert end[topic][f"penstock:{sent.queue.queue}"] == 1
+
+
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-def test_a_start_that_is_not_there(reader, send, topic):
+def test_a_start_that_is_not_there(reader, send, at, topic):
     send(3, 3)
     with pytest.raises(OutsideQueue, match="offset 4 for queue"):
         reader(startingOffsets=json.dumps({topic: {"0": 4, "1": 0}})).initialOffset()
+    lenient = reader(startingOffsets=json.dumps({topic: {"0": 4, "1": 0}}), failOnDataLoss="false")
+    assert lenient.initialOffset() == at(3, 0)
     with pytest.raises(PenstockError, match="behind the last message"):
         reader(startingTimestamp="2100-01-01T00:00Z").initialOffset()
 

@@ -14,14 +14,13 @@ from penstock.spark.options import Edge, Options
 from penstock.spark.places import Places, Queue
 from penstock.spark.plan import (
     Offsets,
-    check_inside,
     check_matched,
     ranges_between,
     resolved,
     times_wanted,
 )
 from penstock.spark.ranges import Range
-from penstock.spark.tasks import report, rows, tasks
+from penstock.spark.tasks import placed, report, rows, tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,9 +81,7 @@ class BatchReader(DataSourceReader):
 
     def _offsets(self, places: Places, queues: list[Queue], edge: Edge) -> Offsets:
         found = resolved(edge, queues, places.offsets_at(times_wanted(edge, queues)))
-        if self.options.fail_on_data_loss:
-            check_inside(edge, queues, found)
-        return found
+        return placed(edge, queues, found, self.options)
 
     def _narrowed(self, places: Places, ranges: list[Range]) -> list[Range]:
         names = [MessageQueue(one.topic, one.broker, one.queue) for one in ranges]

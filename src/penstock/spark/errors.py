@@ -1,13 +1,17 @@
 """What can go wrong in a query, in one sentence each; and how such a sentence gets through Spark.
 
 Spark runs a source in processes of its own and shows what they raise as the text of a traceback. Which lines of ours
-raised it helps nobody who has misspelt a topic: `sentence` leaves the stack out of that text.
+raised it helps nobody who has misspelt a topic: `sentence` leaves the stack out of that text. Warnings go to standard
+error, which is the driver's or the executor's log; those processes set no logging up, so it is done here.
 """
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock import logs
+from penstock.config import LogConfig
 from penstock.errors import PenstockError
 
 
@@ -40,6 +44,8 @@ def sentence() -> Iterator[None]:
     """For what Spark calls: an error of ours leaves the process as its sentence alone. That process ends with it, so
     what is set here for all tracebacks outlives nothing.
     """
+    if not logging.getLogger().handlers:  # Python would print a warning without its fields, and so without its counts
+        logs.set_up(LogConfig(level="warning"))
     try:
         yield
     except PenstockError as error:

@@ -155,6 +155,11 @@ def check_inside(edge: Edge, queues: Sequence[Queue], offsets: Mapping[MessageQu
             raise OutsideQueue(edge.option, queue.name, offset, queue.min_offset, queue.max_offset)
 
 
+def inside(queues: Sequence[Queue], offsets: Mapping[MessageQueue, int]) -> Offsets:
+    """The nearest offsets that are in their queues."""
+    return {queue.name: _within(offsets[queue.name], queue) for queue in queues}
+
+
 def _within(offset: int, queue: Queue) -> int:
     return min(max(offset, queue.min_offset), queue.max_offset)
 

@@ -25,7 +25,6 @@ from penstock.spark.places import Places, Queue
 from penstock.spark.plan import (
     Offsets,
     by_topic,
-    check_inside,
     check_matched,
     from_topics,
     limited,
@@ -34,7 +33,7 @@ from penstock.spark.plan import (
     resolved,
     times_wanted,
 )
-from penstock.spark.tasks import report, rows, tasks
+from penstock.spark.tasks import placed, report, rows, tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,9 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with sentence():
             queues, edge = self._queues(), self.options.starting
             at = self._places.offsets_at(times_wanted(edge, queues))
-            starts = resolved(edge, queues, at)
-            if self.options.fail_on_data_loss:
-                check_inside(edge, queues, starts)
+            starts = placed(edge, queues, resolved(edge, queues, at), self.options)
             if not self.options.latest_if_no_match:
                 check_matched(edge, queues, starts)
             return by_topic(starts)

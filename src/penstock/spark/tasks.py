@@ -8,8 +8,9 @@ from pyspark.sql.types import StructType
 
 from penstock import logs
 from penstock.spark.errors import DataLost, sentence
-from penstock.spark.options import Options
-from penstock.spark.plan import Loss, grouped
+from penstock.spark.options import Edge, Options
+from penstock.spark.places import Queue
+from penstock.spark.plan import Loss, Offsets, check_inside, grouped, inside, losses
 from penstock.spark.ranges import Range
 
 if TYPE_CHECKING:
@@ -39,14 +40,22 @@ def rows(partition: InputPartition, options: Options, schema: StructType) -> Ite
             yield from read(partition.ranges, options, schema)
 
 
-def report(losses: Sequence[Loss], options: Options) -> None:
-    """An error or a warning, as `failOnDataLoss` has it, with the counts."""
-    if not losses:
-        return
-    messages = sum(loss.messages for loss in losses)
+def placed(edge: Edge, queues: Sequence[Queue], offsets: Offsets, options: Options) -> Offsets:
+    """The offsets of an edge, inside of their queues. Where one is not: an error, or a warning and the nearest."""
     if options.fail_on_data_loss:
-        more = f", and more of {len(losses) - 1} other queues ({messages} in all)" if len(losses) > 1 else ""
-        raise DataLost(f"{losses[0]}{more}", messages)
-    for loss in losses:
-        told = f"{loss}; the query goes on without them"  # in the sentence: workers of Spark show no fields
-        log.warning(told)
+        check_inside(edge, queues, offsets)
+    report(losses(queues, offsets), options)
+    return inside(queues, offsets)
+
+
+def report(found: Sequence[Loss], options: Options) -> None:
+    """An error or a warning, as `failOnDataLoss` has it, with the counts."""
+    if not found:
+        return
+    messages = sum(loss.messages for loss in found)
+    if options.fail_on_data_loss:
+        more = f", and more of {len(found) - 1} other queues ({messages} in all)" if len(found) > 1 else ""
+        raise DataLost(f"{found[0]}{more}", messages)
+    for loss in found:
+        told = f"{loss}; the query goes on without them"
+        log.warning(told, messages=loss.messages)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.compat.conftest import unavailable
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.peer import Peer, real_rocketmq
 
@@ -21,7 +22,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     try:
         toolchain.peer_classpath(toolchain.BROKER_5)
     except toolchain.Missing as reason:
-        pytest.skip(f"a real RocketMQ: {reason}")
+        unavailable("a real RocketMQ", reason)
     with real_rocketmq(Path(tmp_path_factory.mktemp("rocketmq"))) as found:
         asyncio.run(fill(found.namesrv))
         yield found
