@@ -20,7 +20,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client bench-spark lint format crash fuzz simulate lock proto clean
+.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client bench-spark lint format crash crash-spark fuzz simulate lock proto clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ format: $(STAMP) ## put the code into the formatter's shape
 
 crash: $(STAMP) ## kill the broker and look at what it kept: make crash ROUNDS=100
 	@PENSTOCK_CRASH_ROUNDS=$(ROUNDS) $(PY) -m pytest tests/crash
+
+crash-spark: $(STAMP) ## kill Spark's driver and workers and the broker while a stream runs: make crash-spark ROUNDS=20
+	@PENSTOCK_CRASH_ROUNDS=$(ROUNDS) $(PY) -m pytest -m spark tests/spark/full/test_crash.py
 
 # Resolved for every Python from 3.11 on, Linux and macOS. Where this machine looks for packages must not be written down,
 # so what pip or uv are told by the environment is taken away, and a lock with an address in it is refused.

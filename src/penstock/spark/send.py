@@ -1,7 +1,7 @@
 """Plain sends to a RocketMQ cluster, as a task does them: batches by queue, several under way at each broker.
 
 At least once: what a task has sent stays sent when the task is tried again, and so does what was sent again because its
-answer got lost.
+answer got lost. Then the messages of a queue may also come in another order.
 """
 
 from penstock.client.routes import MessageQueue
@@ -47,7 +47,7 @@ class Sender:
     def _to(self, target: Target, queue: MessageQueue) -> Window:
         address = target.addresses[queue.broker]
         if address not in self._windows:
-            self._windows[address] = Window(address, UNDER_WAY, TIMEOUT_MS, STORED)
+            self._windows[address] = Window(address, UNDER_WAY, TIMEOUT_MS, STORED, ordered=False)
         return self._windows[address]
 
     def finish(self) -> None:

@@ -1,7 +1,8 @@
 """Requests to one broker, several under way at a time, asked again over a new connection when one breaks.
 
 What is asked has to bear being asked twice: with staging a second request is known by its number, with plain sends it
-is a duplicate, which is what "at least once" means.
+is a duplicate, which is what "at least once" means. A broker that is too busy for a request gets it again a little
+later, and with `ordered` also all that was asked behind it.
 """
 
 import time
@@ -30,8 +31,11 @@ class _Asked(NamedTuple):
 
 
 class Window:
-    def __init__(self, address: str, width: int, timeout_ms: int, good: tuple[int, ...] = (0,)) -> None:
-        self.address, self._width, self._timeout_ms, self._good = address, width, timeout_ms, good
+    def __init__(
+        self, address: str, width: int, timeout_ms: int, good: tuple[int, ...] = (0,), ordered: bool = True
+    ) -> None:
+        self.address, self._width, self._timeout_ms = address, width, timeout_ms
+        self._good, self._ordered = good, ordered
         self._link: Link | None = None
         self._under_way: deque[_Asked] = deque()
 
@@ -74,11 +78,13 @@ class Window:
                 if self._link is None:
                     raise Lost(self.address, "there is no connection")
                 answer = self._link.answer(self._under_way[0].opaque)
-            except (Lost, TimedOut):
-                self._ask_again()
-                continue
-            if answer.code in BUSY and attempt < TRIES - 1:
-                time.sleep(WAIT_S * 2**attempt)
+                if answer.code in BUSY and attempt < TRIES - 1:
+                    log.info("a broker is busy, it is asked again", address=self.address, why=answer.remark)
+                    time.sleep(WAIT_S * 2**attempt)
+                    self._ask_the_oldest_again()
+                    continue
+            except (Lost, TimedOut) as error:
+                log.info("a connection broke, all that was under way is asked again", error=str(error))
                 self._ask_again()
                 continue
             self._under_way.popleft()
@@ -86,6 +92,12 @@ class Window:
                 raise refusal(answer, self.address)
             return answer
         raise Lost(self.address, "the connection breaks again and again")
+
+    def _ask_the_oldest_again(self) -> None:
+        if self._ordered:
+            self._ask_again()
+        else:
+            self._under_way[0] = self._sent(self._under_way[0])
 
     def _ask_again(self) -> None:
         """All that is under way, over a new connection."""
