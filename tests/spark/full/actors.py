@@ -1,4 +1,4 @@
-"""Processes to be killed (a broker on fixed ports, a Spark application), and the thread that sends and keeps the journal.
+"""Processes to be killed (a broker on fixed ports, a Spark application), and the thread that sends and keeps a journal.
 
 Each process has a session of its own, so that it and all it has started can be killed together, and nobody else.
 """
