@@ -18,7 +18,7 @@ from penstock.wire.rocketmq.frame import Frame
 
 log = logs.get(__name__)
 
-TRIES = 5
+TRIES = 7  # half a minute in all
 WAIT_S = 0.5  # before the second try; twice as long before each other
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
 

@@ -31,11 +31,13 @@ def main() -> int:
     read = spark.readStream.format("penstock").option("service", given.service).option("topic", given.topic)
     read = read.option("startingOffsets", "earliest").option("minPartitions", "2").load().select("key", "body")
     copy = read.writeStream.format("penstock").option("service", given.service).option("topic", given.to)
-    copy.option("checkpointLocation", str(folder / "copy")).trigger(processingTime="200 milliseconds").start()
+    copied = copy.option("checkpointLocation", str(folder / "copy")).trigger(processingTime="200 milliseconds").start()
+    while copied.isActive and not copied.recentProgress:  # one after the other: Spark waits 10 s for a process to start
+        copied.awaitTermination(0.2)
     settings = archive.Settings(lake=str(folder / "lake"), service=given.service, topics=given.topic, every_s=0.5)
     settings.folder.mkdir(parents=True, exist_ok=True)
-    archive.start(spark, settings)
     try:
+        archive.start(spark, settings)
         spark.streams.awaitAnyTermination()
     except Exception as error:  # noqa: BLE001  # whoever started it wants to know, and starts it again
         sys.stderr.write(f"{str(error)[:1_000]}\n")

@@ -19,7 +19,7 @@ from tests.spark.stored import stored
 
 ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "3"))
 SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", "1"))
-PATIENCE_S = 300  # for a batch: a Spark that starts takes its time
+PATIENCE_S = 420  # for a batch: a Spark that starts takes its time
 PROGRESS = 40  # messages that are copied before the next kill
 
 
