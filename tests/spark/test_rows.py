@@ -1,5 +1,7 @@
 """Rows to messages without Spark: bytes, queues, properties, and what is refused."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from pyspark.sql import types as spark
 
 from penstock.errors import ConfigError
 from penstock.spark.rows import BadRows, Hosts, batch, java_hashes, records
-from penstock.spark.sink_options import SinkOptions, check_columns, sink_options
+from penstock.spark.sink_options import COLUMNS, WRITE_OPTIONS, SinkOptions, check_columns, sink_options
 from penstock.spark.splitting import rows_in
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import parts_in
@@ -250,3 +252,9 @@ def test_marks_of_delays():
     (rows,) = rows_of(table(body=pa.array(["a"]), delay_ms=pa.array([1_500])))
     assert records(rows, HOSTS, 1).marks.tolist() == [1_500]
     assert isinstance(rows.delay_ms, np.ndarray)
+
+
+def test_every_option_and_column_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    writing = text[text.index("## Reference: writing") :]
+    assert [name for name in (*COLUMNS, *(option.name for option in WRITE_OPTIONS)) if f"`{name}`" not in writing] == []
