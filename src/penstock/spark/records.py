@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.client.errors import ClientError
-from penstock.wire.rocketmq.codes import SysFlag
-from penstock.wire.rocketmq.record import BYTES_MIN, HOST_V4_BYTES, HOST_V6_BYTES, LENGTHS_BYTES, MAGIC, V6
+from penstock.wire.rocketmq.heads import HEAD_TYPES, windows
+from penstock.wire.rocketmq.record import BYTES_MIN, LENGTHS_BYTES, MAGIC, V6
 
 MAGIC_V2 = 0xDAA320AB
 BUFFER_BYTES_MAX = 1 << 30  # Arrow counts the bytes of a column with 31 bits
@@ -29,23 +29,7 @@ class BadRecords(ClientError):
     """What a broker answered a pull with is not a row of records."""
 
 
-def _head(born_v6: int, store_v6: int) -> np.dtype[np.void]:
-    """A record up to its body."""
-    born, store = (HOST_V6_BYTES if v6 else HOST_V4_BYTES for v6 in (born_v6, store_v6))
-    return np.dtype(
-        [
-            ("length", ">u4"), ("magic", ">u4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", ">i4"), ("offset", ">i8"),
-            ("physical", ">i8"), ("sys_flag", ">i4"), ("born_ms", ">i8"), ("born_host", f"V{born}"),
-            ("store_ms", ">i8"), ("store_host", f"V{store}"), ("tries", ">i4"), ("prepared", ">i8"),
-            ("body_bytes", ">u4"),
-        ]
-    )  # fmt: skip
-
-
-_HEADS = {
-    born | store: _head(born, store) for born in (0, SysFlag.BORN_HOST_V6) for store in (0, SysFlag.STORE_HOST_V6)
-}
-_LONGEST = _HEADS[V6]  # every other one can be copied into it
+_LONGEST = HEAD_TYPES[V6]  # every other one can be copied into it
 
 
 class Records:
@@ -124,13 +108,13 @@ def borders_in(data: Buffer) -> Ints | None:
 
 def _heads(octets: Octets, starts: Ints, ends: Ints) -> tuple[npt.NDArray[np.void], Ints]:
     """Heads, and how many bytes they take: nearly always those with the short hosts."""
-    heads = _gathered(octets, starts, _HEADS[0])
+    heads = _gathered(octets, starts, HEAD_TYPES[0])
     kinds = heads["sys_flag"] & V6
-    sizes = np.full(len(starts), _HEADS[0].itemsize, dtype=np.int64)
+    sizes = np.full(len(starts), HEAD_TYPES[0].itemsize, dtype=np.int64)
     if not kinds.any():
         return heads, sizes
     mixed = np.zeros(len(starts), dtype=_LONGEST)
-    for kind, layout in _HEADS.items():
+    for kind, layout in HEAD_TYPES.items():
         rows = np.flatnonzero(kinds == kind)
         sizes[rows] = layout.itemsize
         _check(starts[rows] + layout.itemsize + LENGTHS_BYTES <= ends[rows], "a record is too short for its head")
@@ -141,11 +125,10 @@ def _heads(octets: Octets, starts: Ints, ends: Ints) -> tuple[npt.NDArray[np.voi
 
 
 def _gathered(octets: Octets, starts: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """The bytes at these places: one copy per row, of a view that has an item at every byte."""
+    """The heads at these places."""
     if not len(starts):
         return np.empty(0, dtype=layout)
-    everywhere = np.ndarray((len(octets) - layout.itemsize + 1,), f"V{layout.itemsize}", octets, 0, (1,))
-    return everywhere[starts].view(layout)
+    return windows(octets, layout.itemsize)[starts].view(layout)
 
 
 def _check(sound: npt.NDArray[np.bool_], what: str) -> None:

@@ -21,8 +21,8 @@ from isal.isal_zlib import crc32
 
 from penstock.errors import PenstockError
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.record import HOST_V4_BYTES, MAGIC, java_hash
-from penstock.wire.rocketmq.staged import head_type, v6_flags
+from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags
+from penstock.wire.rocketmq.record import MAGIC, java_hash
 
 Numbers = npt.NDArray[np.int64]
 
@@ -195,7 +195,8 @@ Encode = Callable[[Rows], Messages]
 
 def records(rows: Rows, hosts: Hosts, born_ms: int) -> Messages:
     """As they are stored, but for what the broker fills in."""
-    kind = head_type(len(hosts.born) > HOST_V4_BYTES, len(hosts.store) > HOST_V4_BYTES)
+    flags = v6_flags(hosts.born, hosts.store)
+    kind = HEAD_TYPES[flags]
     topic = rows.topic.encode()
     tail, properties_bytes = _properties(rows, hosts.properties.encode())
     heads = np.zeros(len(rows), dtype=kind)
@@ -204,7 +205,7 @@ def records(rows: Rows, hosts: Hosts, born_ms: int) -> Messages:
         "magic": MAGIC,
         "crc": _checksums(rows.body),
         "queue": rows.queue,
-        "sys_flag": v6_flags(hosts.born, hosts.store),
+        "sys_flag": flags,
         "born_ms": born_ms,
         "body_bytes": np.diff(offsets_of(rows.body)),
     }

@@ -3,8 +3,9 @@
 import numpy as np
 
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.heads import v6_flags
 from penstock.wire.rocketmq.record import Record, java_hash, length_of
-from penstock.wire.rocketmq.staged import columns_of, v6_flags
+from penstock.wire.rocketmq.staged import columns_of
 
 
 class Host:

@@ -22,6 +22,7 @@ from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, RecordRun, parts_in, run_of
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
 from penstock.wire.rocketmq.frame import JSON, Frame, pack
+from penstock.wire.rocketmq.heads import v6_flags
 from penstock.wire.rocketmq.record import (
     OFFSET_BITS,
     TOPIC_BYTES_MAX,
@@ -133,7 +134,7 @@ class Produce:
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
         sys_flag, born_host = asked.sysFlag & ~V6, connection.born_host
         if len(born_host) + len(store_host) > _V4_HOSTS_BYTES:
-            sys_flag |= _v6_flags(born_host, store_host)
+            sys_flag |= v6_flags(born_host, store_host)
         record = Record(
             queue=topic.queues[index],
             length=0,
@@ -250,11 +251,6 @@ def complete(record: Record, body: memoryview, flag: int, properties: str) -> Re
     record.body, record.flag = body, flag
     record.length = length_of(record)
     return record
-
-
-def _v6_flags(born_host: bytes, store_host: bytes) -> int:
-    born, store = len(born_host) > _V4_HOST_BYTES, len(store_host) > _V4_HOST_BYTES
-    return born * SysFlag.BORN_HOST_V6 | store * SysFlag.STORE_HOST_V6
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

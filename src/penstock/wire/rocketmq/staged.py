@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from penstock.model import Entry, Spans
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.codes import SysFlag
-from penstock.wire.rocketmq.record import HOST_V4_BYTES, HOST_V6_BYTES, MAGIC, OFFSET_BITS, RECORD_RUN
+from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags, windows
+from penstock.wire.rocketmq.record import MAGIC, OFFSET_BITS, RECORD_RUN, V6
 
 VERSION = 1  # of this way of staging
 BODY_AT, COUNT_BYTES = 4, 4
@@ -63,16 +63,6 @@ class Drop(msgspec.Struct):
     stages: str
 
 
-def head_type(born_v6: bool, store_v6: bool) -> np.dtype[np.void]:
-    """A record up to its body, by the sizes of its hosts."""
-    born, store = (HOST_V6_BYTES if v6 else HOST_V4_BYTES for v6 in (born_v6, store_v6))
-    return np.dtype([
-        ("length", ">u4"), ("magic", ">u4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", ">i4"), ("offset", ">i8"),
-        ("physical", ">i8"), ("sys_flag", ">i4"), ("born_ms", ">i8"), ("born_host", f"V{born}"), ("store_ms", ">i8"),
-        ("store_host", f"V{store}"), ("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_bytes", ">u4"),
-    ])  # fmt: skip
-
-
 def _place(kind: np.dtype[np.void], name: str) -> tuple[int, int]:
     """Where a field of a head begins, and its bytes."""
     assert kind.fields is not None
@@ -80,20 +70,8 @@ def _place(kind: np.dtype[np.void], name: str) -> tuple[int, int]:
     return field[1], field[0].itemsize
 
 
-_OFFSET_AT = _place(head_type(False, False), "offset")[0]
-_SYS_FLAG_AT = _place(head_type(False, False), "sys_flag")[0]
-_STORE_MS_AT = {v6: _place(head_type(v6, False), "store_ms")[0] for v6 in (False, True)}  # by the born host
-
-
-def v6_flags(born_host: bytes, store_host: bytes) -> int:
-    born, store = len(born_host) > HOST_V4_BYTES, len(store_host) > HOST_V4_BYTES
-    return born * SysFlag.BORN_HOST_V6 | store * SysFlag.STORE_HOST_V6
-
-
-def windows(data: Bytes, width: int) -> npt.NDArray[np.void]:
-    """`data` as overlapping things of `width` bytes, one from each byte on: to take and to put at any places."""
-    count = max(len(data) - width + 1, 0)
-    return np.ndarray((count,), dtype=f"V{width}", buffer=data.data, strides=(1,))
+_OFFSET_AT, _SYS_FLAG_AT = (_place(HEAD_TYPES[0], name)[0] for name in ("offset", "sys_flag"))
+_STORE_MS_AT = {flags: _place(kind, "store_ms")[0] for flags, kind in HEAD_TYPES.items()}
 
 
 def columns_of(lengths: Numbers, marks: Numbers) -> bytes:
@@ -133,7 +111,7 @@ def parts_in(body: memoryview, expected: Expected) -> list[Part]:
     if int(lengths.sum()) != len(data):
         raise StagedError(f"{len(data)} bytes of records, but their lengths add up to {int(lengths.sum())}")
     starts = np.cumsum(lengths) - lengths
-    kind = head_type(len(expected.born_host) > HOST_V4_BYTES, len(expected.store_host) > HOST_V4_BYTES)
+    kind = HEAD_TYPES[v6_flags(expected.born_host, expected.store_host)]
     _check_lengths(lengths, kind.itemsize, expected)
     heads = windows(data, kind.itemsize)[starts].view(kind)
     _check_heads(heads, lengths, expected)
@@ -251,7 +229,7 @@ class StagedRun(Entry, kw_only=True):
         both[:, 0], both[:, 1] = offsets, queue_id << OFFSET_BITS | offsets
         windows(data, 16)[starts + _OFFSET_AT] = both.view("V16")[:, 0]
         (sys_flag,) = data[_SYS_FLAG_AT : _SYS_FLAG_AT + 4].view(">i4").tolist()  # all of a run have the same
-        store_at = _STORE_MS_AT[bool(sys_flag & SysFlag.BORN_HOST_V6)]
+        store_at = _STORE_MS_AT[sys_flag & V6]
         windows(data, 8)[starts + store_at] = np.void(store_ms.to_bytes(8, "big"))
 
     def spans(self) -> Spans:
