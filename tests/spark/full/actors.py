@@ -22,6 +22,9 @@ from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 ROOT = Path(__file__).parents[3]
 START_TIMEOUT_S = 180
 BURST = 20
+AHEAD = (
+    4_000  # how many messages a producer may be ahead of the copy: a slow machine need not copy more than a fast one
+)
 PAUSE_S = 0.05
 
 
@@ -126,21 +129,22 @@ def kill_a_worker(application: Process, choose: random.Random) -> bool:
 
 
 class Producer(threading.Thread):
-    """Sends numbers, a burst at a time, each once, and writes down which were acknowledged."""
+    """Sends numbers, a burst at a time, each once, up to `limit`, and writes down which were acknowledged."""
 
     def __init__(self, address: str, topic: str, ledger: Ledger) -> None:
         super().__init__(name="producer", daemon=True)
         self._address, self._topic, self._ledger = address, topic, ledger
         self._over = threading.Event()
+        self.limit = AHEAD
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             while not self._over.is_set():
                 with contextlib.suppress(OSError), contextlib.closing(Connection(self._address)) as connection:
-                    while not self._over.is_set():
-                        self._burst(connection)
-                        self._over.wait(PAUSE_S)
+                    while not self._over.wait(PAUSE_S):
+                        if self._ledger.sent < self.limit:
+                            self._burst(connection)
                 self._over.wait(PAUSE_S)
         except BaseException as failure:  # noqa: BLE001  # the test raises it
             self.failure = failure
