@@ -109,7 +109,7 @@ def offsets_of(column: pa.BinaryArray) -> npt.NDArray[np.int32]:
 
 def data_of(column: pa.BinaryArray) -> memoryview:
     buffer = column.buffers()[2]
-    return memoryview(b"" if buffer is None else buffer)
+    return memoryview(b"" if buffer is None else buffer).cast("B")  # Arrow's own has signed bytes
 
 
 def _joined_array(data: pa.Buffer, offsets: Numbers) -> pa.BinaryArray:
