@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.simulation.world import run
+from tests.simulation.stories import told
 
 
 def main() -> int:
@@ -15,7 +15,7 @@ def main() -> int:
     seeds = [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
     failed = 0
     for number, seed in enumerate(seeds, 1):
-        broken, made = run(seed)
+        broken, made = told(seed)
         if asked.seed is not None:
             sys.stdout.write("\n".join([*made.story, ""]))
         if broken:

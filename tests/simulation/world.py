@@ -2,7 +2,7 @@
 
 A story: instances of a group join, leave, crash, stall, lose their connections and subscribe again while messages come
 in, queues are added and the group is reset; then everything is left alone for a while; then it is looked at. What must
-hold is in `check`.
+hold is in `broken`. Here it is a group that shares the messages of one topic; others are in the files beside.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import random
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from tests.simulation.virtual import WHO, Network, VirtualClock, VirtualLoop
 
@@ -80,6 +80,14 @@ class Instance:
 
 @dataclass
 class World:
+    """What has happened so far, and what can happen. Subclasses tell of other groups."""
+
+    topics: ClassVar[tuple[str, ...]] = (TOPIC,)
+    events: ClassVar[tuple[str, ...]] = (
+        *("join", "join", "leave", "crash", "stall", "cut", "more_queues", "subscribe_again", "reset", "twin"),
+        *("wait", "wait", "wait"),
+    )
+
     seed: int
     random: random.Random
     network: Network
@@ -87,7 +95,8 @@ class World:
     servers: str
     instances: list[Instance] = field(default_factory=list)
     produced: list[bytes] = field(default_factory=list)
-    consumed: list[tuple[bytes, str]] = field(default_factory=list)
+    consumed: list[tuple[bytes, str]] = field(default_factory=list)  # bodies, and the names of who did
+    consumed_s: list[float] = field(default_factory=list)  # when
     refused: list[float] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
     count: int = 0
@@ -109,27 +118,31 @@ class World:
     async def join(self, client_id: str = "", **more: object) -> PushConsumer:
         self.count += 1
         name = f"c{self.count}"
+        client_id = client_id or f"127.0.0.1@{name}"
 
         async def handle(message: Received) -> None:
             await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.3, 2)))
             self.consumed.append((message.body, name))
+            self.consumed_s.append(asyncio.get_event_loop().time())
 
-        consumer = PushConsumer(
-            self.servers,
-            GROUP,
-            handle,
-            topics={TOPIC: "*"},
-            client_id=client_id or f"127.0.0.1@{name}",
-            clock=VirtualClock(),
-            dial=self.network.dialler(name),
-            **{"start": FIRST, **more},
-        )
+        options = {
+            "start": FIRST,
+            "clock": VirtualClock(),
+            "dial": self.network.dialler(name),
+            **self.options(),
+            **more,
+        }
+        consumer = PushConsumer(self.servers, GROUP, handle, client_id=client_id, **options)
         self.instances.append(Instance(name, consumer))
         self.tell(f"{name} joins")
         context = contextvars.copy_context()
         context.run(WHO.set, name)
         await asyncio.get_event_loop().create_task(consumer.start(), context=context)
         return consumer
+
+    def options(self) -> dict[str, object]:
+        """What an instance is made with."""
+        return {"topics": dict.fromkeys(self.topics, "*")}
 
     async def twin(self) -> None:
         """One more with the ClientID of another: they must find out, and part."""
@@ -145,13 +158,16 @@ class World:
 
     async def crash(self) -> None:
         if len(self.alive) > 1:
-            gone = self.random.choice(self.alive)
-            gone.alive = False
-            self.tell(f"{gone.name} crashes")
-            self.network.crash(gone.name)
-            loop = asyncio.get_event_loop()
-            assert isinstance(loop, VirtualLoop)
-            loop.kill(gone.name)
+            self.end(self.random.choice(self.alive))
+
+    def end(self, gone: Instance) -> None:
+        """Where it stands."""
+        gone.alive = False
+        self.tell(f"{gone.name} crashes")
+        self.network.crash(gone.name)
+        loop = asyncio.get_event_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.kill(gone.name)
 
     async def stall(self) -> None:
         if self.alive:
@@ -170,10 +186,10 @@ class World:
                 pipe.close()
 
     async def more_queues(self) -> None:
-        topic = self.server.broker.topics.get(TOPIC)
-        queues = min(topic.write_queues + self.random.choice((1, 2)), 12)
-        self.tell(f"{queues} queues")
-        await self.server.broker.topics.alter(TOPIC, TopicSettings(read_queues=queues, write_queues=queues))
+        topic = self.random.choice(self.topics)
+        queues = min(self.queues_of(topic) + self.random.choice((1, 2)), 12)
+        self.tell(f"{topic} has {queues} queues")
+        await self.server.broker.topics.alter(topic, TopicSettings(read_queues=queues, write_queues=queues))
 
     async def subscribe_again(self) -> None:
         if self.alive:
@@ -184,8 +200,10 @@ class World:
     async def reset(self) -> None:
         """Back to an earlier time, never forward: nothing may be left out."""
         back_s = self.random.choice((1, 20, 100))
-        at_ms = VirtualClock().now_ms() - back_s * 1_000
-        self.tell(f"the group is reset to {back_s} s ago")
+        await self.reset_to(VirtualClock().now_ms() - back_s * 1_000, f"{back_s} s ago")
+
+    async def reset_to(self, at_ms: int, when: str) -> None:
+        self.tell(f"the group is reset to {when}")
         asked = {"topic": TOPIC, "group": GROUP, "timestamp": str(at_ms), "isForce": "false"}
         cluster = self.operator.instance.cluster
         with contextlib.suppress(Refused):  # a group without any offset yet
@@ -194,9 +212,60 @@ class World:
     async def wait(self) -> None:
         await asyncio.sleep(self.random.choice((0.01, 0.3, 1, 5, 21, 35)))
 
+    # --- producing ----------------------------------------------------------------------------------------------------
+
+    async def produce(self) -> None:
+        """One more message."""
+        body = b"%d" % len(self.produced)
+        await self.operator.send(Message(TOPIC, body))
+        self.produced.append(body)
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Nothing happens for long enough."""
+        await asyncio.sleep(SETTLE_S)
+
+    async def broken(self) -> list[str]:
+        """What does not hold, though everything has been left alone for long."""
+        found = [*self.wrong_owners(), *self.missing(), *self.refusals()]
+        return [*found, *await self.unrest()]
+
+    def wrong_owners(self) -> list[str]:
+        owners: dict[tuple[str, int], list[str]] = {
+            (topic, queue): [] for topic in self.topics for queue in range(self.queues_of(topic))
+        }
+        for instance in self.alive:
+            for queue in instance.consumer.owned:
+                if queue.topic in self.topics:
+                    owners.setdefault((queue.topic, queue.queue), []).append(instance.name)
+        return [f"queue {queue} has owners {names}" for queue, names in owners.items() if len(names) != 1]
+
+    def queues_of(self, topic: str) -> int:
+        return self.server.broker.topics.get(topic).read_queues
+
+    def missing(self) -> list[str]:
+        missing = sorted(set(self.produced) - {body for body, _ in self.consumed})
+        if not missing:
+            return []
+        return [f"{len(missing)} of {len(self.produced)} messages were never consumed: {missing[:5]}"]
+
+    def refusals(self) -> list[str]:
+        now_s = asyncio.get_event_loop().time()
+        late = [at_s for at_s in self.refused if at_s > now_s - QUIET_S]
+        return [f"{len(late)} pulls were refused with code 25 in the last {QUIET_S} s"] if late else []
+
+    async def unrest(self) -> list[str]:
+        before = self.network.carried
+        await asyncio.sleep(QUIET_S)
+        per_s = (self.network.carried - before) / QUIET_S
+        if per_s <= REQUESTS_PER_S_MAX * max(1, len(self.alive)):
+            return []
+        return [f"{per_s:.0f} writes per second though nothing happens"]
+
 
 @contextlib.asynccontextmanager
-async def world(seed: int, queues: int | None = None):
+async def world(seed: int, queues: int | None = None, kind: type[World] = World):
     drawn = random.Random(seed)
     network = Network(drawn)
     with tempfile.TemporaryDirectory() as folder:
@@ -205,11 +274,12 @@ async def world(seed: int, queues: int | None = None):
         )
         server = _Server(config, network)
         await server.start()
-        made = World(seed, drawn, network, server, server.addresses["namesrv"])
+        made = kind(seed, drawn, network, server, server.addresses["namesrv"])
         made.operator = Producer(made.servers, "shop", clock=VirtualClock(), dial=network.dialler("producer"))
         server.broker.bus.listen(made.heard)
-        chosen = queues or drawn.choice((1, 2, 4, 7, 8))
-        await server.broker.topics.create(TOPIC, TopicSettings(write_queues=chosen))
+        for topic in kind.topics:
+            chosen = queues or drawn.choice((1, 2, 4, 7, 8))
+            await server.broker.topics.create(topic, TopicSettings(write_queues=chosen))
         await made.operator.start()
         try:
             yield made
@@ -220,72 +290,41 @@ async def world(seed: int, queues: int | None = None):
             await server.stop()
 
 
-EVENTS = (
-    *("join", "join", "leave", "crash", "stall", "cut", "more_queues", "subscribe_again", "reset", "twin"),
-    *("wait", "wait", "wait"),
-)
-
-
 async def tell_story(made: World, steps: int = 12) -> None:
     """Let things happen, then let them settle."""
     stop = asyncio.Event()
     producing = asyncio.ensure_future(_produce(made, stop))
     await made.join()
     for _ in range(steps):
-        await getattr(made, made.random.choice(EVENTS))()
+        await getattr(made, made.random.choice(made.events))()
     stop.set()
     await producing
-    await asyncio.sleep(SETTLE_S)
+    await made.settle()
 
 
 async def _produce(made: World, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        body = b"%d" % len(made.produced)
-        await made.operator.send(Message(TOPIC, body))
-        made.produced.append(body)
+        await made.produce()
         await asyncio.sleep(made.random.choice((0.01, 0.2, 1.0)))
 
 
-async def check(made: World) -> list[str]:
-    """What does not hold, though everything has been left alone for long."""
-    broken: list[str] = []
-    topic = made.server.broker.topics.get(TOPIC)
-    owners: dict[int, list[str]] = {queue: [] for queue in range(topic.read_queues)}
-    for instance in made.alive:
-        for queue in instance.consumer.owned:
-            if queue.topic == TOPIC:
-                owners.setdefault(queue.queue, []).append(instance.name)
-    broken += [f"queue {queue} has owners {names}" for queue, names in owners.items() if len(names) != 1]
-    missing = sorted(set(made.produced) - {body for body, _ in made.consumed})
-    if missing:
-        broken.append(f"{len(missing)} of {len(made.produced)} messages were never consumed: {missing[:5]}")
-    now = asyncio.get_event_loop().time()
-    late = [at for at in made.refused if at > now - QUIET_S]
-    if late:
-        broken.append(f"{len(late)} pulls were refused with code 25 in the last {QUIET_S} s")
-    before = made.network.carried
-    await asyncio.sleep(QUIET_S)
-    per_s = (made.network.carried - before) / QUIET_S
-    if per_s > REQUESTS_PER_S_MAX * max(1, len(made.alive)):
-        broken.append(f"{per_s:.0f} writes per second though nothing happens")
-    return broken
-
-
-def run(seed: int) -> tuple[list[str], World]:
+def run(seed: int, kind: type[World] = World) -> tuple[list[str], World]:
     """One story; what is broken at its end."""
 
     async def story(made: World) -> tuple[list[str], World]:
         await tell_story(made)
-        return await check(made), made
+        return await made.broken(), made
 
-    return played(story, seed)
+    return played(story, seed, kind=kind)
 
 
-def played(story: Callable[[World], Awaitable[T]], seed: int = 0, queues: int | None = None) -> T:
+def played(
+    story: Callable[[World], Awaitable[T]], seed: int = 0, queues: int | None = None, kind: type[World] = World
+) -> T:
     """A story of one's own, on the world of a seed."""
 
     async def told() -> T:
-        async with world(seed, queues) as made:
+        async with world(seed, queues, kind) as made:
             return await story(made)
 
     random.seed(seed)  # what the client draws by itself
