@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.spark.records import Ints, Octets, Records
+from penstock.spark.hop import Ints
+from penstock.spark.records import Octets, Records
 from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
 
 _NAME_END, _VALUE_END = ord(NAME_END), ord(VALUE_END)
 BINARY = pa.binary()
+_WORD_BYTES = 8
 _CODES_MAX = 64  # names that fit into the bits of one number
 
 
@@ -45,44 +47,50 @@ class Properties:
         self._count = len(starts)
         sizes = ends - starts
         self._rows = np.concatenate(([0], np.cumsum(sizes)))  # where each message's begin, and the end
-        self._octets = self._gathered(records.octets, starts, ends)
+        self._keep(_gathered(records.octets, starts, ends))
+        self._octets[self._rows[:-1]] = self._octets[self._rows[:-1] + 1] = _VALUE_END
         if not _is_utf8(self._octets):
             self._mend()
 
-    def _gathered(self, octets: Octets, starts: Ints, ends: Ints) -> Octets:
-        if not self._count:
-            return np.empty(0, dtype=np.uint8)
-        together = spans(octets, woven(starts, ends), 2)
-        return self._separated(np.frombuffer(together.buffers()[2], np.uint8)[: int(self._rows[-1])].copy())
-
-    def _separated(self, octets: Octets) -> Octets:
-        octets[self._rows[:-1]] = octets[self._rows[:-1] + 1] = _VALUE_END
-        return octets
+    def _keep(self, octets: Octets) -> None:
+        """A copy, with room behind it, so that words can be read at any place."""
+        self._roomy = np.zeros(len(octets) + _WORD_BYTES, dtype=np.uint8)
+        self._octets = self._roomy[: len(octets)]
+        self._octets[:] = octets
 
     def _mend(self) -> None:
         """Message by message: it is as rare as it is wrong."""
         whole, rows = self._octets.tobytes(), self._rows.tolist()
         texts = [whole[rows[at] : rows[at + 1]].decode(errors="replace").encode() for at in range(self._count)]
         self._rows = np.concatenate(([0], np.cumsum([len(text) for text in texts])))
-        self._octets = np.frombuffer(b"".join(texts), np.uint8)
+        self._keep(np.frombuffer(b"".join(texts), np.uint8))
 
     @functools.cached_property
     def _pieces(self) -> tuple[Ints, Ints, Octets]:
         """Between separators: where each piece begins and ends, and its first byte (any, of an empty one)."""
         marks = np.flatnonzero(self._octets == _VALUE_END)
         starts, ends = marks + 1, np.append(marks[1:], len(self._octets))
-        return starts, ends, np.append(self._octets, np.uint8(0))[starts]
+        return starts, ends, self._roomy[starts]
 
     def values(self, name: str) -> "Values":
         """Of one property."""
         starts, ends, initials = self._pieces
-        marker = np.frombuffer((name + NAME_END).encode(), np.uint8)
-        found = np.flatnonzero(initials == marker[0])
-        found = found[ends[found] - starts[found] > len(marker)]
-        for at, octet in enumerate(marker):
-            found = found[self._octets[starts[found] + at] == octet]
-        begins, until = starts[found] + len(marker), ends[found]
+        marker = (name + NAME_END).encode()
+        found = np.flatnonzero((initials == marker[0]) & (ends - starts > len(marker)))
+        at, until = starts[found], ends[found]
+        for first in range(0, len(marker), _WORD_BYTES):
+            same = self._have(at + first, marker[first : first + _WORD_BYTES])
+            if not same.all():
+                at, until = at[same], until[same]
+        begins = at + len(marker)
         return Values(self._octets, begins, until, self._rows_of(begins), self._count)
+
+    def _have(self, at: Ints, word: bytes) -> npt.NDArray[np.bool_]:
+        """Whether these bytes stand there: compared as one number. (There is room behind the last of them.)"""
+        words = np.ndarray((len(self._roomy) - _WORD_BYTES + 1,), "<u8", self._roomy, 0, (1,))
+        mask = (1 << 8 * len(word)) - 1
+        same: npt.NDArray[np.bool_] = words[at] & np.uint64(mask) == np.uint64(int.from_bytes(word, "little"))
+        return same
 
     def _rows_of(self, places: Ints) -> Ints:
         """Which messages these places belong to. Most often to each its own."""
@@ -136,6 +144,14 @@ class Values:
         if len(found) == len(self.chosen) and not self.missing.any():
             return found
         return found.take(pa.array(self.chosen, mask=self.missing))
+
+
+def _gathered(octets: Octets, starts: Ints, ends: Ints) -> Octets:
+    """What stands between these places, behind each other."""
+    if not len(starts):
+        return np.empty(0, dtype=np.uint8)
+    together = spans(octets, woven(starts, ends), 2)
+    return np.frombuffer(together.buffers()[2] or b"", np.uint8)[: int((ends - starts).sum())]
 
 
 def _is_utf8(octets: Octets) -> bool:

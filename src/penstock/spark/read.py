@@ -18,9 +18,9 @@ from penstock.spark import columns
 from penstock.spark.decode import Decoder
 from penstock.spark.errors import DataLost
 from penstock.spark.fetch import Gone, answers
+from penstock.spark.hop import Buffer
 from penstock.spark.options import Options
 from penstock.spark.ranges import Range
-from penstock.spark.records import Buffer
 
 if TYPE_CHECKING:
     from penstock.spark.values import Values

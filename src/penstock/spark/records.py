@@ -1,28 +1,23 @@
 """A pull's answer as arrays: where each record begins and what its head says, for all records at once.
 
-The hop from record length to record length is the only Python per message; heads are then gathered with one copy each
-and read as columns. Nothing is looked at before it is known to lie within its record: the bytes come from the network.
+Once it is known where they begin (`hop.py`), heads are gathered with one copy each and read as columns. Nothing is
+looked at before it is known to lie within its record: the bytes come from the network.
 
 Layout: see `wire/rocketmq/record.py`. RocketMQ 5 also has a second version of it, whose topic's length takes two bytes.
 """
-
-import struct
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.client.errors import ClientError
+from penstock.spark.hop import Buffer, Ints, borders_in
 from penstock.wire.rocketmq.heads import HEAD_TYPES, windows
 from penstock.wire.rocketmq.record import BYTES_MIN, LENGTHS_BYTES, MAGIC, V6
 
 MAGIC_V2 = 0xDAA320AB
 BUFFER_BYTES_MAX = 1 << 30  # Arrow counts the bytes of a column with 31 bits
 
-Ints = npt.NDArray[np.int64]
 Octets = npt.NDArray[np.uint8]
-Buffer = bytes | bytearray | memoryview
-
-_LENGTH = struct.Struct(">I")
 
 
 class BadRecords(ClientError):
@@ -88,22 +83,6 @@ def records_in(data: Buffer) -> Records:
     heads, sizes = _heads(octets, starts, ends)
     _check((heads["magic"] == MAGIC) | (heads["magic"] == MAGIC_V2), "a record does not begin as records do")
     return Records(octets, starts, ends, heads, sizes)
-
-
-def borders_in(data: Buffer) -> Ints | None:
-    """Where each record begins, and where the last one ends; None when they do not fill the buffer. As few steps per
-    record as there can be: the end comes as the error of reading a length behind the buffer, and a length of zero
-    cannot hold it up.
-    """
-    at, found, unpack = 0, list[int](), _LENGTH.unpack_from
-    append = found.append
-    try:
-        for _ in range(len(data) // BYTES_MIN + 2):
-            append(at)
-            at += unpack(data, at)[0]
-    except struct.error:
-        pass
-    return np.array(found, dtype=np.int64) if at == len(data) else None
 
 
 def _heads(octets: Octets, starts: Ints, ends: Ints) -> tuple[npt.NDArray[np.void], Ints]:
