@@ -10,17 +10,19 @@ from typing import NamedTuple
 from penstock.config import BrokerConfig
 from penstock.errors import DiskFull, StageNotFound, StagesFull
 from penstock.model import Entry
-from penstock.store.stagefiles import StageFiles
+from penstock.store.stagefiles import Buffer, StageFiles
+
+Frozen = Sequence[Buffer]
 
 
 class Frost(NamedTuple):
-    """How entries become bytes and entries again. None in place of bytes: this one cannot be frozen."""
+    """How entries become bytes, in parts, and entries again. None in place of parts: this one cannot be frozen."""
 
-    freeze: Callable[[Entry], bytes | None]
+    freeze: Callable[[Entry], Frozen | None]
     thaw: Callable[[bytes], Entry]
 
 
-def _never(entry: Entry) -> bytes | None:
+def _never(entry: Entry) -> Frozen | None:
     return None
 
 
@@ -108,12 +110,12 @@ class Stages:
         stage.memory_bytes += added
         self.memory_bytes += added
 
-    def _to_disk(self, stage: Stage, frozen: list[bytes]) -> None:
+    def _to_disk(self, stage: Stage, frozen: list[Frozen]) -> None:
         """What the stage has in memory goes first, so that order is kept. All or nothing of it counts."""
         before = [self._frost.freeze(entry) for entry in stage.entries]
         data = [item for item in before if item is not None] + frozen
         limit = self._config.stages_disk_bytes_max
-        if self.disk_bytes + sum(map(len, data)) > limit:
+        if self.disk_bytes + sum(len(part) for item in data for part in item) > limit:
             raise StagesFull("bytes on the disk (broker.stages_disk_bytes_max)", limit)
         try:
             number, end = stage.file or self._files.create(), stage.file_bytes

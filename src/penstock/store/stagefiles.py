@@ -6,7 +6,7 @@ whoever commits it is told. At the start all files go but those that a decided c
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from crc32c import crc32c
 
@@ -15,6 +15,8 @@ from penstock.store.files import Disk
 
 FOLDER = "stages"
 _HEAD = struct.Struct("<II")  # length of what follows, its checksum
+
+Buffer = bytes | memoryview
 
 
 class StageFiles:
@@ -33,14 +35,21 @@ class StageFiles:
         self._disk.open(_name(number), create=True).close()
         return number
 
-    def add(self, number: int, at: int, data: bytes) -> int:
-        """Put something behind what is there, which ends at `at`; where it ends then."""
+    def add(self, number: int, at: int, parts: Sequence[Buffer]) -> int:
+        """Put something behind what is there, which ends at `at`; where it ends then. Its parts are not joined here: it
+        may be a megabyte.
+        """
+        checksum = 0
+        for part in parts:
+            checksum = crc32c(part, checksum)
         file = self._disk.open(_name(number))
         try:
-            file.write(_HEAD.pack(len(data), crc32c(data)) + data, at)
+            for part in (_HEAD.pack(sum(map(len, parts)), checksum), *parts):
+                file.write(part, at)
+                at += len(part)
         finally:
             file.close()
-        return at + _HEAD.size + len(data)
+        return at
 
     def read(self, number: int, at: int = 0) -> Iterator[tuple[bytes, int]]:
         """What was put into a file from `at` on, in order, each with where it ends; StoreError where it is damaged."""

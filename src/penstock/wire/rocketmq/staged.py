@@ -247,12 +247,12 @@ def run_of(queue: int, payload: memoryview, lengths: Numbers, marks: Numbers) ->
 _FROZEN = struct.Struct("<QI")  # queue, messages; then their lengths, their marks, and the records
 
 
-def freeze(entry: Entry) -> bytes | None:
-    """A run as bytes to be kept; None for entries of other kinds."""
+def freeze(entry: Entry) -> tuple[bytes, memoryview] | None:
+    """A run as bytes to be kept, in two parts; None for entries of other kinds."""
     if not isinstance(entry, StagedRun):
         return None
     columns = np.concatenate((entry.lengths, entry.marks)).astype("<i4")
-    return b"".join((_FROZEN.pack(entry.queue, entry.count), columns.tobytes(), entry.payload))
+    return _FROZEN.pack(entry.queue, entry.count) + columns.tobytes(), entry.payload
 
 
 def thaw(data: bytes) -> Entry:
