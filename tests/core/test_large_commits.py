@@ -173,6 +173,15 @@ async def test_memory_that_is_full_goes_to_the_disk_but_for_what_cannot(clock):
             desk.staging.stage("c", [plain(1, bytes(500))])
 
 
+async def test_what_cannot_go_to_the_disk_is_committed_at_once(desk):
+    """A stage that holds both kinds: nothing of it is left behind."""
+    for number in range(20):
+        desk.staging.stage("s", [run(1, [b"%02d" % (2 * number) + bytes(500)]), plain(2, b"%d" % number)])
+    assert desk.files() == []
+    assert await desk.commit("key", "s") is True
+    assert [desk.store.bounds(queue).max_offset for queue in QUEUES] == [20, 20]
+
+
 async def test_a_refusal_before_the_first_step_leaves_the_stages(desk):
     stage_all(desk, random.Random(1))
     desk.staging.stage("late", [run(2, [b"x"])])

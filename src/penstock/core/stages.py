@@ -100,9 +100,9 @@ class Stages:
         added, config = sum(entry.length for entry in entries), self._config
         full = self.memory_bytes + added > config.stages_bytes_max
         if full or stage.file or stage.memory_bytes + added > config.stage_memory_bytes:
-            frozen = [self._frost.freeze(entry) for entry in entries]
-            if None not in frozen:
-                self._to_disk(stage, [data for data in frozen if data is not None])
+            frozen = self._frozen([*stage.entries, *entries])
+            if frozen is not None:
+                self._to_disk(stage, frozen)
                 return
         if full:
             raise StagesFull("bytes (broker.stages_bytes_max)", config.stages_bytes_max)
@@ -110,16 +110,20 @@ class Stages:
         stage.memory_bytes += added
         self.memory_bytes += added
 
+    def _frozen(self, entries: Sequence[Entry]) -> list[Frozen] | None:
+        """None when one of them cannot be."""
+        found = [self._frost.freeze(entry) for entry in entries]
+        there = [frozen for frozen in found if frozen is not None]
+        return there if len(there) == len(found) else None
+
     def _to_disk(self, stage: Stage, frozen: list[Frozen]) -> None:
-        """What the stage has in memory goes first, so that order is kept. All or nothing of it counts."""
-        before = [self._frost.freeze(entry) for entry in stage.entries]
-        data = [item for item in before if item is not None] + frozen
+        """All that the stage has in memory, and more. All or nothing of it counts."""
         limit = self._config.stages_disk_bytes_max
-        if self.disk_bytes + sum(len(part) for item in data for part in item) > limit:
+        if self.disk_bytes + sum(len(part) for item in frozen for part in item) > limit:
             raise StagesFull("bytes on the disk (broker.stages_disk_bytes_max)", limit)
         try:
             number, end = stage.file or self._files.create(), stage.file_bytes
-            for item in data:
+            for item in frozen:
                 end = self._files.add(number, end, item)
         except OSError as error:
             raise DiskFull(error.strerror or "the stage could not be written") from error
@@ -127,12 +131,15 @@ class Stages:
         self.memory_bytes -= stage.memory_bytes
         stage.file, stage.file_bytes, stage.entries, stage.memory_bytes = number, end, [], 0
 
-    def to_disk(self, name: str) -> int:
-        """All of a stage is in its file; the file's number."""
+    def to_disk(self, name: str) -> bool:
+        """Whether all of a stage is in its file now: what cannot be frozen cannot go there."""
         stage = self.get(name)
-        if stage.entries or not stage.file:
-            self._to_disk(stage, [])
-        return stage.file
+        frozen = self._frozen(stage.entries)
+        if frozen is None:
+            return False
+        if frozen or not stage.file:
+            self._to_disk(stage, frozen)
+        return True
 
     def entries(self, name: str) -> Iterator[Entry]:
         stage = self.get(name)

@@ -129,11 +129,11 @@ class Staging:
             else:
                 self._publisher.publish([], lambda error: then(error, False))
             return
-        stages = [self._stages.get(name) for name in names]
-        if sum(stage.size_bytes for stage in stages) <= self._config.commit_step_bytes:
-            self._commit_at_once(key, names, then)
-        else:
+        size_bytes = sum(self._stages.get(name).size_bytes for name in names)
+        if size_bytes > self._config.commit_step_bytes and all(self._stages.to_disk(name) for name in names):
             self._commit_in_steps(key, names, then)
+        else:
+            self._commit_at_once(key, names, then)
 
     def _commit_at_once(self, key: str, names: Sequence[str], then: Committed) -> None:
         entries = [entry for name in names for entry in self._stages.entries(name)]
@@ -167,11 +167,9 @@ class Staging:
     # --- in steps -----------------------------------------------------------------------------------------------------
 
     def _commit_in_steps(self, key: str, names: Sequence[str], then: Committed) -> None:
-        """The stages are taken: nobody can drop them any more. They come back when nothing was published."""
+        """The stages, all in files, are taken: nobody can drop them. They come back when nothing was published."""
         for queue in {queue for name in names for queue in self._stages.get(name).queues}:
             self._store.table(queue)
-        for name in names:
-            self._stages.to_disk(name)
         taken = {name: self._stages.take(name) for name in names}
         files, messages = [stage.file for stage in taken.values()], sum(stage.messages for stage in taken.values())
         self._start(PREFIX + key, then, _Plan(_Done(self._clock.now_ms(), messages, files), taken))
