@@ -5,7 +5,6 @@ be told what Python can be told.
 """
 
 import inspect
-import os
 import signal
 import sys
 import threading
@@ -159,7 +158,7 @@ def _command(chosen: Pipeline) -> Any:
 
     def run(**given: Any) -> None:
         master, conf, level, json = (given.pop(name) for name in ("master", "conf", "spark_log", "json"))
-        _run(chosen, module.Settings(**given), master, {**quiet(level), **_settings(conf)}, json)
+        _run(chosen, module.Settings(**given), master, {**_quiet(level), **_settings(conf)}, json)
 
     more = [_parameter("master", Master, "local[*]"), _parameter("conf", Conf, []), _parameter("json", AsJson, False)]
     parameters = [*fields, *more, _parameter("spark_log", SparkLog, "off")]
@@ -196,12 +195,12 @@ def _settings(given: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (one.partition("=") for one in given)}
 
 
-def quiet(level: str) -> dict[str, str]:
-    """Settings that have Spark say no more than this. Its errors reach the user as one sentence."""
+def _quiet(level: str) -> dict[str, str]:
     if level not in LEVELS:
         raise ConfigError(f"--spark-log {level[:20]!r} is not one of {', '.join(LEVELS)}")
-    told = os.path.join(os.path.dirname(inspect.getfile(Pipeline)), "log4j2.properties")
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}"}
+    from penstock.spark.pipelines.running import quiet
+
+    return quiet(level)
 
 
 def _run(chosen: Pipeline, settings: Any, master: str, conf: dict[str, str], json: bool) -> None:

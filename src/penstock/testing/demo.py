@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.spark.pipelines import PIPELINES
+from penstock.testing import demo_spark
 from penstock.testing.frames import create_topic
 from penstock.testing.journal import Journal, Victim, contents
 from penstock.testing.visitors import Visitor, best_visitor
@@ -31,6 +33,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.journal = folder, Journal()
+        self.acknowledged: set[str] = set()  # bodies, to the RocketMQ client
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -102,7 +105,9 @@ def a_rocketmq_client_comes_by(stage: Stage) -> None:
         with visitor.sending(addresses, TOPIC, "after", MORE) as sender:
             after = sender.take(MORE)
         stage.say(f"started again on the same folder; another {len(after):,} sent and acknowledged")
-        wanted = {f"before-{number}" for number in before} | {f"after-{number}" for number in after}
+        wanted = stage.acknowledged = {f"before-{number}" for number in before} | {
+            f"after-{number}" for number in after
+        }
         with visitor.receiving(addresses, TOPIC, "accounting") as receiver:
             got: Counter[str] = Counter()
             while not wanted <= got.keys():
@@ -126,12 +131,29 @@ def _sent_into_the_kill(stage: Stage, visitor: Visitor) -> list[int]:
     return acknowledged
 
 
+def spark_has_a_look(stage: Stage) -> None:
+    """Spark: the archive and the health pipelines over what is on the broker now"""
+    if why := demo_spark.missing():
+        stage.say(f"left out. {why}")
+        return
+    lake = stage.folder / "lake"
+    with _serving(stage) as (addresses, _), demo_spark.spark(stage.say) as spark:
+        service = f"rocketmq://{addresses['namesrv']}"
+        found = demo_spark.archived(spark, service, lake, TOPIC, stage.say)
+        if not stage.acknowledged <= found.keys() or (found and max(found.values()) > 1):
+            raise SystemExit("the archive does not hold each acknowledged message once")
+        stage.say(f"each of the {len(stage.acknowledged):,} that were acknowledged to the client is in the lake, once")
+        if "health" in PIPELINES:
+            demo_spark.health(spark, service, lake, stage.say)
+
+
 SCENES: list[Callable[[Stage], None]] = [
     a_broker_under_load_is_killed,
     it_starts_again,
     every_acknowledged_message_is_there,
     the_log_is_scrubbed,
     a_rocketmq_client_comes_by,
+    spark_has_a_look,
 ]
 
 

@@ -50,6 +50,8 @@ class Settings(running.Settings, frozen=True, kw_only=True):
 
 def archived(messages: "DataFrame", settings: Settings) -> "StreamingQuery":
     """A stream of messages into the lake."""
+    if "day" in messages.columns:
+        raise ConfigError("the value schema has a column `day`, which the archive has of its own: give it another name")
     return WRITERS[_format(messages.sparkSession, settings)](by_day(messages), settings)
 
 

@@ -5,11 +5,8 @@
 A replay has an id: one of its own, or made of what it is asked for. The messages of the span (from `since` on, before
 `until`, by when the broker stored them) are first copied into slices under `<lake>/_state/replay/<id>`, so that neither
 the archive's growth nor its merging changes what is replayed; then slice after slice goes into the topic, through the
-exactly-once sink. Killed in between it goes on there when it is run again; one that is done puts nothing more into the
-topic.
-
-Each message tells in its properties that it is one of a replay (`REPLAY_ID`) and when it was first stored
-(`REPLAY_STORED_MS`).
+exactly-once sink. Killed in between it goes on there when it is run again; done, it puts nothing more into the topic.
+Each message tells in its properties which replay it is of and when it was first stored.
 """
 
 import hashlib
@@ -36,6 +33,9 @@ ADDED = (
     "KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "TRACE_ON", "MSG_REGION", "DELAY", "MIN_OFFSET", "MAX_OFFSET",
     "REAL_TOPIC", "REAL_QID", "CONSUME_START_TIME", "TRAN_MSG", "PGROUP", "INNER_NUM",
 )  # fmt: skip
+
+
+TOLD = ("REPLAY_ID", "REPLAY_STORED_MS")
 
 
 class Settings(running.Settings, frozen=True, kw_only=True):
@@ -102,9 +102,6 @@ def requested(settings: Settings) -> Request:
     return Request(settings.topic, since.value, until.value, settings.into)
 
 
-# --- the span, in slices ----------------------------------------------------------------------------------------------
-
-
 def prepared(spark: "SparkSession", settings: Settings, asked: Request, state: Path) -> Request:
     """The slices are there when the plan is; what was begun without one is begun anew."""
     noted = state / "plan.json"
@@ -144,11 +141,9 @@ def as_messages(rows: "DataFrame", replay: str) -> "DataFrame":
     """What the sink takes, with the columns that order it."""
     from pyspark.sql import functions as f
 
-    told = f.create_map(
-        f.lit("REPLAY_ID"), f.lit(replay), f.lit("REPLAY_STORED_MS"), f.unix_millis("store_time").cast("string")
-    )
-    own = f.map_filter(f.coalesce("properties", f.map_from_entries(f.array())), lambda name, _: ~name.isin(*ADDED))
-    return rows.select("store_time", "broker", "queue", "offset", "key", "tags", "body", own.alias("own")).select(
-        "store_time", "broker", "queue", "offset", "key", "tags", "body",
-        f.map_concat(f.map_filter("own", lambda name, _: ~name.startswith("REPLAY_")), told).alias("properties"),
-    )  # fmt: skip
+    values = f.lit(replay), f.unix_millis("store_time").cast("string")
+    told = f.create_map(*(part for name, value in zip(TOLD, values, strict=True) for part in (f.lit(name), value)))
+    none = f.create_map().cast("map<string,string>")
+    own = f.map_filter(f.coalesce("properties", none), lambda name, _: ~name.isin(*ADDED, *TOLD))
+    ordered = ("store_time", "broker", "queue", "offset")
+    return rows.select(*ordered, "key", "tags", "body", f.map_concat(own, told).alias("properties"))

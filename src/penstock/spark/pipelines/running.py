@@ -119,6 +119,12 @@ def started(writer: "DataStreamWriter", settings: Settings, pipeline: str, query
     return writer.trigger(processingTime=f"{int(settings.every_s * 1000)} milliseconds").start()
 
 
+def quiet(level: str = "off") -> dict[str, str]:
+    """Settings that have Spark say no more than this. Its errors reach the user as one sentence all the same."""
+    told = Path(__file__).with_name("log4j2.properties")
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}"}
+
+
 def run(
     start: "Callable[[SparkSession, S], Started]",
     settings: S,
