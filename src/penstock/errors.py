@@ -117,6 +117,24 @@ class NamespaceExists(PenstockError):
         self.name = name
 
 
+class TooManyNamespaces(PenstockError):
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"there are {limit} {what} already, and no more are kept: delete some")
+        self.limit = limit
+
+
+class TenantNotFound(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"tenant {name[:200]!r} does not exist: create it first, or check the spelling")
+        self.name = name
+
+
+class TenantExists(PenstockError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"tenant {name!r} exists already")
+        self.name = name
+
+
 # --- producers --------------------------------------------------------------------------------------------------------
 
 

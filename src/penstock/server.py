@@ -17,7 +17,7 @@ import os
 import signal
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock import logs
 from penstock.clock import Clock, SystemClock
@@ -35,6 +35,9 @@ from penstock.gateway.rocketmq.kept import Kept
 from penstock.model import Entry
 from penstock.wire import plain
 from penstock.wire.rocketmq import properties, record, staged
+
+if TYPE_CHECKING:
+    from penstock.gateway.pulsar import Sides
 
 log = logs.get(__name__)
 
@@ -96,6 +99,15 @@ class Server:
         create = settings.auto_create_topics, settings.auto_create_groups
         router = rocketmq_router(self.broker, self._house, self.clock, self.kept, *create)
         return rocketmq_gateway(router, settings)
+
+    @cached_property
+    def pulsar(self) -> "Sides":
+        """The binary side and the HTTP side of Pulsar: what one changes, the other sees."""
+        from penstock.gateway.pulsar import pulsar_sides  # here: protobuf takes as long to load as half of all else
+        from penstock.gateway.pulsar.lookup import Home
+
+        home = Home(self.config.server, lambda: self.port_of("pulsar"), lambda: self.port_of("http"))
+        return pulsar_sides(self.broker, home, self.clock, self.config.pulsar, self.obstacle)
 
     def _event_entry(self, queue: int, body: bytes, kind: str, at_ms: int) -> Entry:
         """Events are messages that any RocketMQ consumer can read, by kind as the tag."""
@@ -163,22 +175,16 @@ class Server:
 GATEWAYS: dict[str, Entrance] = {
     "namesrv": Entrance("namesrv_port", lambda server: server.rocketmq),
     "broker": Entrance("broker_port", lambda server: server.rocketmq),
-    "pulsar": Entrance("pulsar_port", lambda server: _pulsar(server)),
+    "pulsar": Entrance("pulsar_port", lambda server: server.pulsar.gateway),
     "http": Entrance("http_port", lambda server: http_gateway(_router(server), server.config.http)),
 }
 
 
-def _pulsar(server: Server) -> Gateway:
-    """Imported here: protobuf takes as long to load as half of everything else."""
-    from penstock.gateway.pulsar import pulsar_gateway
-    from penstock.gateway.pulsar.lookup import Home
-
-    home = Home(server.config.server, lambda: server.port_of("pulsar"))
-    return pulsar_gateway(server.broker, home, server.clock, server.config.pulsar)
-
-
 def _router(server: Server) -> Router:
-    return Router(server.broker.authorizer, server.broker.metrics, server.obstacle)
+    from penstock.gateway.pulsar.admin import MOUNTS
+
+    mounts = dict.fromkeys(MOUNTS, server.pulsar.admin.answer)
+    return Router(server.broker.authorizer, server.broker.metrics, server.obstacle, mounts)
 
 
 # --- the process ------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from penstock.core.retention import apply_retention
 from penstock.core.stages import NO_FROST, Frost
 from penstock.core.staging import Staging
 from penstock.core.subscriptions.registry import Subscriptions
+from penstock.core.tenants import Tenants
 from penstock.core.topics import Topics, TopicSettings
 from penstock.core.traffic import Traffic
 from penstock.core.vitals import Physician
@@ -79,6 +80,7 @@ class Broker:
         self.resets = Resets(self.offsets, clock, self.bus)
         self.producers = Producers(store, self.keeper)
         self.namespaces = Namespaces(store, self.keeper, clock)
+        self.tenants = Tenants(self.namespaces, store, self.keeper, clock)
         self.subscriptions = Subscriptions(
             store, self.keeper, progress, self.fetcher, self.waits, clock, self.bus, settings.subscriptions_max
         )
@@ -189,6 +191,7 @@ class Broker:
             self.groups.expire,
             self.minutes.tick,
             self.watch.tick,
+            self.subscriptions.keep,
             self._retain,
         )
         while True:

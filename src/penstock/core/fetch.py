@@ -95,6 +95,15 @@ class Fetcher:
         table = self._store.table(queue)
         return int(table.rows(row, row + 1)["count"][0]) if table.min_row <= row < table.visible_row else 0
 
+    def time_ms_of_row(self, queue: int, row: int) -> int:
+        """When an entry was stored; -1 when it is not there."""
+        table = self._store.table(queue)
+        return int(table.rows(row, row + 1)["time"][0]) if table.min_row <= row < table.visible_row else -1
+
+    def size_bytes(self, queue: int) -> int:
+        """What the queue's entries take in the log."""
+        return self._store.table(queue).live_bytes
+
     def row_at_time(self, queue: int, store_ms: int) -> int:
         """The first row stored at or after a time; behind the last when there is none."""
         table = self._store.table(queue)

@@ -7,12 +7,13 @@ are made by hand; each is a fact of the catalog.
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import NamespaceExists, NamespaceNotFound
+from penstock.errors import NamespaceExists, NamespaceNotFound, TooManyNamespaces
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 
 PREFIX = "namespace/"
 ALWAYS = ("public/default", "pulsar/system")
+NAMESPACES_MAX = 10_000  # each is held in memory
 
 
 class Namespace(msgspec.Struct, kw_only=True):
@@ -41,6 +42,8 @@ class Namespaces:
         """A new namespace; returns when it is durable."""
         if name in self._namespaces:
             raise NamespaceExists(name)
+        if len(self._namespaces) >= NAMESPACES_MAX:
+            raise TooManyNamespaces("namespaces", NAMESPACES_MAX)
         made = Namespace(name=name, created_ms=self._clock.now_ms())
         self._store.put_facts({PREFIX + name: msgspec.json.encode(made)})
         self._namespaces[name] = made

@@ -110,6 +110,17 @@ class Producers:
         there = self._queues.get(queue)
         return list(there.seats.values()) if there else []
 
+    def waiting_at(self, queue: int) -> int:
+        """How many wait for it."""
+        there = self._queues.get(queue)
+        return len(there.waiting) if there else 0
+
+    def send_away(self, queue: int, why: PenstockError) -> None:
+        """Whoever has a seat at a queue, or waits for one, has to go."""
+        there = self._queues.pop(queue, None)
+        if there is not None:
+            self._clear(there, why)
+
     async def take(self, seat: Seat) -> bool:
         """Take a seat; False when it has to wait for it. Returns when what follows from it is durable. A seat with a
         name that is taken is refused: ask `seat_of` before.
@@ -126,7 +137,7 @@ class Producers:
             there.waiting.append(seat)
             return False
         if verdict is Verdict.OWN:
-            self._clear(there)
+            self._clear(there, ProducerFenced("another producer has taken this topic for itself"))
             await self._own(there, seat)
         else:
             there.seats[seat.name] = seat
@@ -150,13 +161,13 @@ class Producers:
         exclusive = any(seat.access is not Access.SHARED for seat in there.seats.values())
         return Room(len(there.seats), exclusive, len(there.waiting), self._epochs.get(queue, -1))
 
-    def _clear(self, there: _Queue) -> None:
+    def _clear(self, there: _Queue, why: PenstockError) -> None:
         """Send everybody away."""
         gone = [*there.seats.values(), *there.waiting]
         there.seats.clear()
         there.waiting.clear()
         for seat in gone:
-            seat.owner.unseated(seat, ProducerFenced("another producer has taken this topic for itself"))
+            seat.owner.unseated(seat, why)
 
     async def _own(self, there: _Queue, seat: Seat) -> None:
         try:

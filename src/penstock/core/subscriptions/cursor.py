@@ -124,6 +124,16 @@ class Cursor:
         beyond = sum(min(end, behind) - min(first, behind) for first, end in self.runs)
         return max(0, behind - self.mark) - beyond
 
+    def behind(self, count: int) -> int:
+        """The row below which there are `count` that are not acknowledged, whether they are there already or not."""
+        row = self.mark
+        for first, end in zip(self._firsts, self._behinds, strict=True):
+            if count <= first - row:
+                break
+            count -= first - row
+            row = end
+        return row + count
+
     @property
     def runs(self) -> list[tuple[int, int]]:
         """What is acknowledged beyond the mark."""

@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, request: h11.Request) -> None:
         self._wait(None)
         try:
-            whole = _whole(request, bytes(self._body))
+            whole = _whole(request, bytes(self._body), self._transport.get_extra_info("sockname")[0])
         except ValueError as error:
             self._refuse(400, f"this is not a path: {error}")
         else:
@@ -166,8 +166,7 @@ class HttpConnection(asyncio.Protocol):
     def _send(self, reply: Reply, close: bool) -> None:
         headers = [
             ("Date", formatdate(usegmt=True)),
-            ("Content-Type", reply.content_type),
-            ("Content-Length", str(len(reply.body))),
+            *([] if reply.status == 204 else [("Content-Type", reply.content_type), _length(reply)]),
             *reply.headers,
             *([("Connection", "close")] if close else []),
         ]
@@ -204,10 +203,15 @@ class HttpConnection(asyncio.Protocol):
         self._timer = self._loop.call_later(timeout_ms / 1000, then) if timeout_ms is not None and then else None
 
 
+def _length(reply: Reply) -> tuple[str, str]:
+    return "Content-Length", str(len(reply.body))
+
+
 def _length_told(request: h11.Request) -> int:
     return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
 
 
-def _whole(request: h11.Request, body: bytes) -> Request:
+def _whole(request: h11.Request, body: bytes, local_host: str) -> Request:
     target = urlsplit(request.target.decode("ascii"))
-    return Request(request.method.decode("ascii"), unquote(target.path), target.query, list(request.headers), body)
+    method, headers = request.method.decode("ascii"), list(request.headers)
+    return Request(method, unquote(target.path), target.query, headers, body, target.path, local_host)

@@ -11,6 +11,12 @@ class Request(msgspec.Struct):
     query: str = ""
     headers: list[tuple[bytes, bytes]] = []
     body: bytes = b""
+    raw_path: str = ""  # as it came: a slash that belongs to a name is still %2F in it
+    local_host: str = ""  # the address that the client has connected to
+
+    def header(self, name: bytes) -> str:
+        """A header by its name in lower case; empty when it is not there."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
 
 class Reply(msgspec.Struct):

@@ -1,10 +1,11 @@
 """Which path does what. A handler gets a request and gives a reply; before it runs, the authorizer is asked.
 
 Adding a route adds a line to the table in `Router` and a handler. Errors of the core become status codes here and
-nowhere else.
+nowhere else. What a protocol serves by HTTP is mounted: by the first part of the path, with a table, codes and
+questions to the authorizer of its own.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock import logs
@@ -32,12 +33,19 @@ class Route(NamedTuple):
 
 
 class Router:
-    """Answers requests. `obstacle` says why the broker is not ready, or nothing when it is."""
+    """Answers requests. `obstacle` says why the broker is not ready, or nothing when it is. `mounts` serve all paths
+    that begin with their name.
+    """
 
     def __init__(
-        self, authorizer: Authorizer, metrics: Callable[[], Iterable[Metric]], obstacle: Callable[[], str]
+        self,
+        authorizer: Authorizer,
+        metrics: Callable[[], Iterable[Metric]],
+        obstacle: Callable[[], str],
+        mounts: Mapping[str, Handler] | None = None,
     ) -> None:
         self._authorizer, self._metrics, self._obstacle = authorizer, metrics, obstacle
+        self._mounts = mounts or {}
         self._routes = by_path(
             Route("GET", "/healthz", self.healthz, needs=Action.MONITOR),
             Route("GET", "/readyz", self.readyz, needs=Action.MONITOR),
@@ -57,6 +65,9 @@ class Router:
     async def _dispatched(self, request: Request) -> Reply:
         methods = self._routes.get(request.path)
         if methods is None:
+            mount = self._mounts.get(request.path.strip("/").partition("/")[0])
+            if mount is not None:
+                return await mount(request)
             return refusal(404, f"there is nothing at {request.path[:200]}")
         route = methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None:

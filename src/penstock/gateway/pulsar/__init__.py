@@ -1,4 +1,4 @@
-"""Pulsar clients, over the binary protocol.
+"""Pulsar clients, over the binary protocol; and by HTTP, what its clients and operators' tools ask there.
 
 connection.py  one socket: frames in, answers out, everything of one read at once
 routes.py      which command does what, and which action that needs; errors to the protocol's
@@ -16,7 +16,11 @@ seek.py        where a consumer is, and where it wants to be
 positions.py   from message ids to rows
 inspect.py     what dispatch wants to know of an entry
 unserved.py    what is answered with an error at once
+admin/         the HTTP side
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
@@ -24,6 +28,8 @@ from penstock.core.broker import Broker
 from penstock.core.subscriptions.subscription import Limits
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.inbox import Reception
+from penstock.gateway.pulsar.admin import Desks, admin_table
+from penstock.gateway.pulsar.admin.table import Table
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consume import Consume
 from penstock.gateway.pulsar.consumers import ConsumerDesk
@@ -40,14 +46,30 @@ from penstock.gateway.pulsar.unserved import Unserved
 from penstock.gateway.pulsar.watch import Watch
 
 
-def pulsar_router(broker: Broker, home: Home, clock: Clock, config: PulsarConfig) -> Router:
-    """All that Pulsar clients may ask, put together."""
+class Sides(NamedTuple):
+    """The two sides of it: a gateway of its own, and what is mounted on the HTTP port."""
+
+    gateway: Gateway
+    admin: Table
+
+
+def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig, obstacle: Callable[[], str]) -> Sides:
+    """All that Pulsar clients may ask, put together. `obstacle` says why the broker is not ready."""
     places = Places(broker.topics, broker.namespaces, config)
     subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, config)
-    producers = ProducerDesk(places, broker.producers, broker.publisher, subscribing, clock, config)
     broker.subscriptions.serve(inspect, Limits(unacked_max=config.unacked_per_subscription_max))
     consumers = ConsumerDesk(places, subscribing, broker.subscriptions, clock, config)
-    seek = Seek(consumers, broker.subscriptions, broker.fetcher)
+    desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.fetcher), home)
+    router = _router(broker, desks, subscribing, clock, config)
+    guests = Guests(config.connections_max)
+    reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
+    gateway = Gateway(lambda: Connection(router, guests, reception, config), guests)
+    return Sides(gateway, admin_table(broker, desks, clock, config, obstacle))
+
+
+def _router(broker: Broker, desks: Desks, subscribing: Subscribing, clock: Clock, config: PulsarConfig) -> Router:
+    places, consumers, seek, home = desks
+    producers = ProducerDesk(places, broker.producers, broker.publisher, subscribing, clock, config)
     watch = Watch(broker.topics, places, broker.namespaces, broker.bus, config)
     parts = (
         Unserved(),
@@ -68,10 +90,3 @@ def pulsar_router(broker: Broker, home: Home, clock: Clock, config: PulsarConfig
         watch.lost(connection)
 
     return Router([part.routes() for part in parts], broker.authorizer, lost)
-
-
-def pulsar_gateway(broker: Broker, home: Home, clock: Clock, config: PulsarConfig) -> Gateway:
-    guests = Guests(config.connections_max)
-    reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
-    router = pulsar_router(broker, home, clock, config)
-    return Gateway(lambda: Connection(router, guests, reception, config), guests)

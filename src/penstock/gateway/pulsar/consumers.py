@@ -15,7 +15,7 @@ from penstock.core.subscriptions.keyed import Range
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.seats import Seat
 from penstock.core.subscriptions.subscription import Kind, Style
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TopicNotFound
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer, State
 from penstock.gateway.pulsar.places import Place, Places, is_ours
@@ -118,6 +118,8 @@ class ConsumerDesk:
         style = style_of(asked)
         attached = await self._subscribing.attached(asked, place, style)
         await self._make_way(attached, consumer, style)
+        if not self._places.is_there(place):  # deleted meanwhile
+            raise TopicNotFound(place.name.full)
         consumer.queue, consumer.attached = place.queue, attached
         consumer.seat = Seat(
             next(self._numbers),

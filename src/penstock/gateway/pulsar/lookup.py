@@ -26,16 +26,20 @@ class Home:
     the one that they were given (`proxy`), and the one in the answer is only a name.
     """
 
-    def __init__(self, config: ServerConfig, port: Callable[[], int]) -> None:
+    def __init__(self, config: ServerConfig, port: Callable[[], int], http_port: Callable[[], int]) -> None:
         self._host, self._port = for_pulsar(config.advertise)
-        self._own_port = port
+        self._own_port, self._http_port = port, http_port
 
     @property
     def proxy(self) -> bool:
         return not self._host
 
-    def url_for(self, connection: Connection) -> str:
-        return f"pulsar://{joined(self._host or connection.local_host, self._port or self._own_port())}"
+    def url_for(self, host: str) -> str:
+        """For whoever is connected to `host`."""
+        return f"pulsar://{joined(self._host or host, self._port or self._own_port())}"
+
+    def http_address_for(self, host: str) -> str:
+        return joined(self._host or host, self._http_port())
 
 
 class Lookup:
@@ -74,7 +78,7 @@ class Lookup:
         answer = _Lookup(
             request_id=asked.request_id,
             response=_Lookup.Connect,
-            brokerServiceUrl=self._home.url_for(connection),
+            brokerServiceUrl=self._home.url_for(connection.local_host),
             authoritative=True,
             proxy_through_service_url=self._home.proxy,
         )

@@ -17,6 +17,7 @@ from penstock.wire.pulsar.commands_pb2 import ServerError
 from penstock.wire.pulsar.topics import NON_PERSISTENT, TopicName, from_own, topic_name
 
 PARTITIONED = "pulsar.partitioned"  # the attribute of topics that were made here: "yes" or "no"
+PROPERTY = "pulsar.property."  # what the attributes begin with that are properties to Pulsar's clients
 _NEVER_PARTITIONED = ("-DLQ", "-RETRY")  # made by clients, each with one queue
 
 
@@ -31,6 +32,10 @@ class Place(NamedTuple):
 def partitions_of(topic: Topic) -> int:
     """How many a topic has; 0 when it is not partitioned."""
     return 0 if topic.attributes.get(PARTITIONED) == "no" else topic.queue_count
+
+
+def properties_of(topic: Topic) -> dict[str, str]:
+    return {key.removeprefix(PROPERTY): value for key, value in topic.attributes.items() if key.startswith(PROPERTY)}
 
 
 def is_ours(topic: Topic) -> bool:
@@ -84,9 +89,33 @@ class Places:
             topic = await self.create(name, 0)
         return Place(name, topic, self._queue(name, topic))
 
-    async def create(self, name: TopicName, partitions: int) -> Topic:
+    def found(self, name: TopicName) -> Place:
+        """The one queue of a name; nothing is made."""
+        topic = self.topic(name)
+        return Place(name, topic, self._queue(name, topic))
+
+    def each(self, name: TopicName) -> list[Place]:
+        """All queues of a name: those of all partitions when it names a partitioned topic."""
+        topic = self.topic(name)
+        partitions = partitions_of(topic)
+        if name.partition >= 0 or not partitions:
+            return [self.found(name)]
+        return [Place(name.of_partition(index), topic, topic.queue(index)) for index in range(partitions)]
+
+    def topic(self, name: TopicName) -> Topic:
+        topic = self._topics.find(name.own_name)
+        if topic is None:
+            raise TopicNotFound(name.full)
+        return topic
+
+    def is_there(self, place: Place) -> bool:
+        """Whether it still is: a topic may be deleted, and made again, while somebody waits."""
+        return self._topics.has_queue(place.queue)
+
+    async def create(self, name: TopicName, partitions: int, properties: dict[str, str] | None = None) -> Topic:
         """A new topic, with no or some partitions; returns when it is durable."""
         attributes = {PARTITIONED: "yes" if partitions else "no"}
+        attributes |= {PROPERTY + key: value for key, value in (properties or {}).items()}
         settings = TopicSettings(write_queues=max(partitions, 1), permissions=0, attributes=attributes)
         return await self._topics.create(name.own_name, settings)
 

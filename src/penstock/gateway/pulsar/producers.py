@@ -38,11 +38,23 @@ class State(enum.Enum):
 class Producer:
     """One producer of a connection. `number` is what its messages are deduplicated by; 0: they are not."""
 
-    __slots__ = ("_clock", "asked", "connection", "last_sequence", "name", "number", "queue", "seat", "state", "topic")
+    __slots__ = (
+        "_clock",
+        "asked",
+        "connection",
+        "last_sequence",
+        "name",
+        "number",
+        "queue",
+        "seat",
+        "since_ms",
+        "state",
+        "topic",
+    )
 
     def __init__(self, asked: pb.CommandProducer, name: str, connection: Connection, clock: Clock) -> None:
         self.asked, self.name, self.connection, self._clock = asked, name, connection, clock
-        self.state = State.OPENING
+        self.state, self.since_ms = State.OPENING, clock.now_ms()
         self.seat: Seat | None = None
         self.topic, self.queue, self.number, self.last_sequence = "", 0, 0, -1
 

@@ -40,12 +40,18 @@ class Seek:
             row = self._fetcher.row_at_time(attached.queue, asked.message_publish_time)
         else:
             raise Refused(ServerError.MetadataError, "a seek names a message or a time")
+        self.move(attached, row)
+        succeed(connection, asked.request_id)
+
+    def move(self, attached: Attached, row: int) -> None:
+        """Its consumers are sent away and go on at a row when they are back."""
+        consumers = list(attached.subscription.consumers.values())
         self._desk.send_away(attached)
         attached.subscription.seek(row)
         self._subscriptions.touch(attached)
-        if not attached.durable:
-            connection.sought[attached.subscription.name] = attached
-        succeed(connection, asked.request_id)
+        for consumer in consumers:
+            if isinstance(consumer, Consumer) and not attached.durable:
+                consumer.connection.sought[attached.subscription.name] = attached
 
     def lost(self, connection: Connection) -> None:
         """Who has sought and not come back leaves nothing behind."""

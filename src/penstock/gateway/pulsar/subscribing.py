@@ -28,7 +28,7 @@ class Subscribing:
 
     async def attached(self, asked: pb.CommandSubscribe, place: Place, style: Style) -> Attached:
         """What a consumer joins, made if need be."""
-        there = _there(place)
+        there = spot_of(place)
         found = self._subscriptions.find(there, asked.subscription)
         if found is None:
             row = start_row(asked, place.queue, self._fetcher, self._clock.now_ms())
@@ -56,7 +56,7 @@ class Subscribing:
 
     async def first(self, name: str, place: Place) -> None:
         """One that a producer wants to be there, from the beginning on: for dead letters that nobody reads yet."""
-        there = _there(place)
+        there = spot_of(place)
         if self._subscriptions.find(there, name) is None:
             check_name(name)
             if not self._auto_create:
@@ -65,7 +65,7 @@ class Subscribing:
             await self._subscriptions.create(there, name, self._fetcher.rows(place.queue)[0], Style())
 
 
-def _there(place: Place) -> registry.Place:
+def spot_of(place: Place) -> registry.Place:
     return registry.Place(place.queue, place.name.full, place.name.partition)
 
 
