@@ -152,6 +152,17 @@ async def test_who_fences_sends_all_others_away(producers):
     assert producers.at(QUEUE) == [fencing]
 
 
+async def test_all_are_sent_away_from_a_queue_that_goes(producers):
+    owner, waiting = seat("owner", EXCLUSIVE), seat("waiting", WAIT)
+    for each in (owner, waiting):
+        await producers.take(each)
+    assert producers.waiting_at(QUEUE) == 1
+    producers.send_away(QUEUE, ProducerBusy("the topic goes"))
+    assert [each.owner.said for each in (owner, waiting)] == [["ProducerBusy"]] * 2
+    assert (producers.at(QUEUE), producers.waiting_at(QUEUE)) == ([], 0)
+    producers.send_away(QUEUE, ProducerBusy("nobody is there"))
+
+
 @pytest.mark.parametrize("ended", ["restart", "kill"])
 async def test_epochs_survive(street, ended):
     """Who was told that a topic is its own can count on it, however the broker ends."""

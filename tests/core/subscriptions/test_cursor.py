@@ -62,6 +62,10 @@ def test_a_cursor_is_a_set_of_what_is_left(steps):
         assert {row: cursor.left(row, MESSAGES) for row in left} == {row: model.left[row] for row in left}
         for row in range(ROWS):
             assert cursor.next_unacked(row) == next((at for at in left if at >= row), max(row, ROWS, cursor.mark))
+        open_end = [*left, *range(max(ROWS, cursor.mark), 2 * ROWS + cursor.mark)]
+        for first, count in ((0, 0), (0, 2), (3, 1), (5, ROWS)):
+            behind = cursor.behind(count, first)
+            assert cursor.next_unacked(behind) == [row for row in open_end if row >= first][count]
         acked = {row for first, behind in cursor.acked_between(2, 9) for row in range(first, behind)}
         assert acked == {row for row in range(2, 9) if not model.left[row]}
 

@@ -1,12 +1,13 @@
 """What the paths answer."""
 
+import json
 import logging
 
 import pytest
 
 from penstock.core.metrics import Metric
 from penstock.errors import StoreReadOnly, TopicNotFound
-from penstock.gateway.http.messages import in_json
+from penstock.gateway.http.messages import Reply, in_json
 from penstock.gateway.http.routes import Route
 from penstock.model import Action
 
@@ -105,3 +106,26 @@ async def test_a_handler_gets_the_body_and_the_query(house):
     await caller.send(b"PUT /echo?a=b HTTP/1.1\r\nHost: x\r\nX-A: c\r\nTransfer-Encoding: chunked\r\n\r\n")
     await caller.send(b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n")
     assert (await caller.answer()).body == b'["a=b","hello","c"]\n'
+
+
+async def test_a_mount_gets_all_that_begins_with_its_name(house):
+    async def echo(request):
+        return in_json([request.path, request.raw_path, request.local_host])
+
+    house.router._mounts = {"admin": echo}
+    caller = await house.call()
+    assert json.loads((await caller.ask("/admin/a%2Fb?c=d")).body) == ["/admin/a/b", "/admin/a%2Fb", "127.0.0.1"]
+    assert (await caller.ask("/admin")).status == 200
+    assert (await caller.ask("/administer")).status == 404
+    assert (await caller.ask("/healthz")).status == 200
+
+
+async def test_nothing_to_say_has_no_length(house):
+    async def nothing(request):
+        return Reply(204, b"")
+
+    house.add_route(Route("PUT", "/nothing", nothing, needs=Action.ADMIN))
+    caller = await house.call()
+    answer = await caller.ask("/nothing", "PUT")
+    assert (answer.status, answer.headers.keys()) == (204, {"date"})
+    assert (await caller.ask("/healthz")).status == 200

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.gateway.pulsar.caller import Caller
 
 from penstock.gateway.pulsar.connection import Connection
 from penstock.server import GATEWAYS
@@ -231,3 +232,9 @@ async def connect(penstock: Running):
 @pytest.fixture
 async def client(connect) -> Client:
     return await connect()
+
+
+@pytest.fixture
+def http(penstock: Running) -> Caller:
+    """The HTTP side."""
+    return Caller(penstock)

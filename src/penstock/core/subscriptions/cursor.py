@@ -124,14 +124,16 @@ class Cursor:
         beyond = sum(min(end, behind) - min(first, behind) for first, end in self.runs)
         return max(0, behind - self.mark) - beyond
 
-    def behind(self, count: int) -> int:
-        """The row below which there are `count` that are not acknowledged, whether they are there already or not."""
-        row = self.mark
-        for first, end in zip(self._firsts, self._behinds, strict=True):
-            if count <= first - row:
+    def behind(self, count: int, first: int = 0) -> int:
+        """The row below which there are, from `first` on, `count` that are not acknowledged: also one that is not there
+        yet.
+        """
+        row = self.next_unacked(first)
+        for at in range(bisect_right(self._behinds, row), len(self._firsts)):
+            if count <= self._firsts[at] - row:
                 break
-            count -= first - row
-            row = end
+            count -= self._firsts[at] - row
+            row = self._behinds[at]
         return row + count
 
     @property

@@ -1,4 +1,4 @@
-"""The HTTP side: health, readiness and metrics.
+"""The HTTP side: health, readiness and metrics, and what other gateways mount on it.
 
 messages.py    a request and a reply, as values
 routes.py      which path does what, and which action that needs; errors to status codes

@@ -135,7 +135,7 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, request: h11.Request) -> None:
         self._wait(None)
         try:
-            whole = _whole(request, bytes(self._body), self._transport.get_extra_info("sockname")[0])
+            whole = _whole(request, bytes(self._body), _local_host(self._transport))
         except ValueError as error:
             self._refuse(400, f"this is not a path: {error}")
         else:
@@ -209,6 +209,12 @@ def _length(reply: Reply) -> tuple[str, str]:
 
 def _length_told(request: h11.Request) -> int:
     return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
+
+
+def _local_host(transport: asyncio.Transport) -> str:
+    """Empty where a transport has no such thing."""
+    address = transport.get_extra_info("sockname")
+    return str(address[0]) if isinstance(address, tuple) else ""
 
 
 def _whole(request: h11.Request, body: bytes, local_host: str) -> Request:

@@ -66,7 +66,7 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         Cursors(places, subscriptions, broker.subscriptions, broker.fetcher, seek, clock),
         Messages(places, subscriptions, broker.fetcher),
         Stats(places, figures, broker.subscriptions, broker.fetcher, home),
-        NamespacesDesk(broker.tenants, broker.namespaces, broker.topics, places, topics),
+        NamespacesDesk(broker.tenants, broker.namespaces, places, topics),
         Cluster(home, obstacle),
     )
     return Table([route for part in parts for route in part.routes()], broker.authorizer)

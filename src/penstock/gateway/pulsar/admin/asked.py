@@ -12,7 +12,8 @@ from penstock.gateway.http.messages import Request
 from penstock.gateway.pulsar.admin.answers import Declined
 
 QUERY_FIELDS_MAX = 100
-_NUMBER = re.compile(r"[0-9]{1,18}")
+NUMBER_MAX = (1 << 63) - 1
+_NUMBER = re.compile(r"[0-9]{1,19}")
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]{2,45})\]|(?P<host>[-A-Za-z0-9._]{1,253}))(?::[0-9]{1,5})?")
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Asked(msgspec.Struct):
 
     def body(self, decoder: msgspec.json.Decoder[T], default: T) -> T:
         """What the body says in JSON; `default` when there is none."""
-        if not self.request.body.strip():
+        if self.request.body.strip() in (b"", b"null"):
             return default
         try:
             return decoder.decode(self.request.body)
@@ -51,6 +52,12 @@ class Asked(msgspec.Struct):
         """The name by which the client reaches this broker, as far as it says so."""
         found = _HOST.fullmatch(self.request.header(b"host"))
         return (found["v6"] or found["host"]) if found else self.request.local_host
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a web page of another site has a browser ask this: browsers say where a request comes from."""
+        origin = self.request.header(b"origin")
+        return bool(origin) and origin.rpartition("://")[2] != self.request.header(b"host")
 
     @property
     def resource(self) -> str:
@@ -67,6 +74,6 @@ def query_of(text: str) -> dict[str, str]:
 
 
 def whole(text: str, what: str, at_least: int = 0) -> int:
-    if not _NUMBER.fullmatch(text) or int(text) < at_least:
+    if not _NUMBER.fullmatch(text) or not at_least <= int(text) <= NUMBER_MAX:
         raise Declined(412, f"{text[:50]!r} is not a number of {at_least} or more, as {what} has to be")
     return int(text)

@@ -59,7 +59,8 @@ class Cursors:
     async def skip(self, asked: Asked) -> Reply:
         """The next N entries that are not acknowledged."""
         attached = self._one(asked)
-        self._pass_over(attached, attached.subscription.cursor.behind(asked.number("count")))
+        first, _ = self._fetcher.rows(attached.queue)
+        self._pass_over(attached, attached.subscription.cursor.behind(asked.number("count"), first))
         return done()
 
     async def skip_all(self, asked: Asked) -> Reply:

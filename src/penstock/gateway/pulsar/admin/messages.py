@@ -37,10 +37,8 @@ class Messages:
         place = self._place(asked)
         cursor = self._desk.found(asked)[0].subscription.cursor
         first, _ = self._fetcher.rows(place.queue)
-        row = max(first, cursor.mark)
-        if asked.number("number", at_least=1) > 1 or cursor.is_acked(row):
-            row = cursor.next_unacked(cursor.behind(asked.number("number") - 1))
-        return await self._entry(place, row)
+        passed = asked.number("number", at_least=1) - 1
+        return await self._entry(place, cursor.next_unacked(cursor.behind(passed, first)))
 
     async def examine(self, asked: Asked) -> Reply:
         """The nth entry of the topic, from either end."""

@@ -4,7 +4,6 @@ import msgspec
 
 from penstock.core.namespaces import ALWAYS, Namespaces
 from penstock.core.tenants import Tenants
-from penstock.core.topics import Topics
 from penstock.errors import NamespaceExists
 from penstock.gateway.http.messages import Reply, in_json
 from penstock.gateway.pulsar.admin.answers import Declined, done
@@ -15,7 +14,6 @@ from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.admin.topics import TopicsDesk
 from penstock.gateway.pulsar.places import Places
 from penstock.model import Action
-from penstock.wire.pulsar.topics import from_own
 
 ROLES_CHARS_MAX = 16_384
 BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}  # there is one broker
@@ -29,21 +27,31 @@ class TenantInfo(msgspec.Struct, rename="camel"):
     allowed_clusters: list[str] | None = None
 
 
-class Wanted(msgspec.Struct):
-    """What is looked at of the policies that a namespace is made with. Unset, or as things are here."""
+# Policies that a namespace cannot be made with, since they would not be kept to. Clients send all of them, most of them
+# empty.
+NOT_HONOURED = (
+    "retention_policies",
+    "message_ttl_in_seconds",
+    "backlog_quota_map",
+    "encryption_required",
+    "deduplicationEnabled",
+    "autoTopicCreationOverride",
+    "autoSubscriptionCreationOverride",
+    "max_producers_per_topic",
+    "max_consumers_per_topic",
+    "max_unacked_messages_per_consumer",
+    "max_unacked_messages_per_subscription",
+    "compaction_threshold",
+    "schema_validation_enforced",
+)
 
-    replication_clusters: list[str] | None = None
 
-
-_INFO, _WANTED = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(Wanted)
+_INFO, _POLICIES = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(dict[str, object])
 
 
 class NamespacesDesk:
-    def __init__(
-        self, tenants: Tenants, namespaces: Namespaces, topics: Topics, places: Places, desk: TopicsDesk
-    ) -> None:
-        self._tenants, self._namespaces, self._topics, self._places = tenants, namespaces, topics, places
-        self._desk = desk
+    def __init__(self, tenants: Tenants, namespaces: Namespaces, places: Places, desk: TopicsDesk) -> None:
+        self._tenants, self._namespaces, self._places, self._desk = tenants, namespaces, places, desk
 
     def routes(self) -> list[Route]:
         return [
@@ -62,8 +70,7 @@ class NamespacesDesk:
     # --- tenants ------------------------------------------------------------------------------------------------------
 
     async def tenants(self, asked: Asked) -> Reply:
-        used = {name.tenant for topic in self._topics if not topic.system and (name := from_own(topic.name))}
-        return in_json(sorted({*self._tenants.names(), *used}))
+        return in_json(self._tenants.names())
 
     async def tenant(self, asked: Asked) -> Reply:
         found = self._tenants.get(tenant_named(asked))
@@ -110,7 +117,7 @@ class NamespacesDesk:
     async def create(self, asked: Asked) -> Reply:
         name = namespace_named(asked)
         self._tenants.get(asked["tenant"])
-        check_clusters(asked.body(_WANTED, Wanted()).replication_clusters)
+        check_policies(asked.body(_POLICIES, {}))
         if name in self._namespaces:
             raise NamespaceExists(name)
         await self._namespaces.create(name)
@@ -138,6 +145,15 @@ def roles_in(asked: Asked) -> list[str]:
     if sum(map(len, roles)) > ROLES_CHARS_MAX:
         raise Declined(412, f"the roles of a tenant have at most {ROLES_CHARS_MAX} characters")
     return roles
+
+
+def check_policies(policies: dict[str, object]) -> None:
+    wanted = [name for name in NOT_HONOURED if policies.get(name)]
+    if wanted:
+        raise Declined(405, f"{', '.join(wanted)}: not set by namespace here, but in the broker's configuration")
+    clusters = policies.get("replication_clusters")
+    if clusters and clusters != [CLUSTER]:
+        raise Declined(412, f"Clusters do not exist: there is one, and it is called {CLUSTER!r}")
 
 
 def check_clusters(clusters: list[str] | None) -> None:

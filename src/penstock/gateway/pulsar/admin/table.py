@@ -55,6 +55,8 @@ class Table:
             if route.method == method:
                 named = {part[1:-1]: text for part, text in zip(parts, given, strict=True) if _is_name(part)}
                 asked = Asked(named, query_of(request.query), request)
+                if asked.is_foreign and method != "GET":
+                    raise Declined(403, "a web page of another site may change nothing here")
                 self._authorizer.check(ANONYMOUS, route.needs, asked.resource)
                 return await route.handler(asked)
         return why_not(given, request.method, sorted({route.method for _, route in fitting}))
