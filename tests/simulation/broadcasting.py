@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from tests.simulation.virtual import VirtualClock
-from tests.simulation.world import World
+from tests.simulation.world import Instance, World
 
 from penstock.client.consumer import push
 from penstock.client.consumer.push import PushConsumer
@@ -20,6 +20,7 @@ from penstock.client.routes import MessageQueue
 
 REFUSES = 0.1  # of the writes
 MOMENT_S = 1
+HEARTBEAT_S = 31
 
 
 class Reset(NamedTuple):
@@ -111,17 +112,18 @@ class Broadcasting(World):
 
     async def reset(self) -> None:
         loop = asyncio.get_event_loop()
-        hear = [one.name for one in self.alive if self.hears(one.name)]
+        hear = [one.name for one in self.alive if self.hears(one)]
         may_hear = [one.consumer.instance.client_id for one in self.alive]
         at_s, back_s = loop.time(), self.random.choice((20, 100))
         await self.reset_to(VirtualClock().now_ms() - back_s * 1_000, f"{back_s} s ago")
         self.resets.append(Reset(at_s - back_s, at_s, hear, may_hear))
         await asyncio.sleep(5)  # the order is on its way: what happens to a connection now would lose it
 
-    def hears(self, name: str) -> bool:
-        """Whether its connections are open, so that the broker can tell it something."""
-        pipes = [pipe for pipe in self.network.pipes.get(name, []) if not pipe.is_closing()]
-        return bool(pipes) and all(pipe.stalled is None and not pipe.other.is_closing() for pipe in pipes)
+    def hears(self, one: Instance) -> bool:
+        """Whether the broker can tell it something: its connections are open, and a heartbeat has gone over them."""
+        pipes = [pipe for pipe in self.network.pipes.get(one.name, []) if not pipe.is_closing()]
+        is_known = asyncio.get_event_loop().time() > one.cut_s + HEARTBEAT_S
+        return is_known and bool(pipes) and all(pipe.stalled is None and not pipe.other.is_closing() for pipe in pipes)
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class Instance:
     name: str
     consumer: PushConsumer
     alive: bool = True
+    cut_s: float = float("-inf")  # when it has lost its connections
 
 
 @dataclass
@@ -182,6 +183,7 @@ class World:
         if self.alive:
             one = self.random.choice(self.alive)
             self.tell(f"{one.name} loses its connections")
+            one.cut_s = asyncio.get_event_loop().time()
             for pipe in self.network.pipes.get(one.name, []):
                 pipe.close()
 
