@@ -92,6 +92,15 @@ async def test_a_pull_that_a_dying_master_holds_is_taken_up_by_the_slave(fake, i
     assert await asked == instance.cluster.readers(A, 1)[0]
 
 
+async def test_a_slave_that_refuses_is_passed_over_and_a_master_that_refuses_is_not(fake, instance):
+    fake.answers[SLAVE] = lambda frame: fakes.refused(ResponseCode.TOPIC_NOT_EXIST, "not heard of yet")
+    fake.answers[A] = Behind(suggests=1)
+    assert await pulled(instance, 1) == instance.cluster.master(A)
+    fake.answers[A] = lambda frame: fakes.refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "later")
+    assert await pulled(instance) == instance.cluster.master(A)
+    assert len(fake.asked[SLAVE]) == 1
+
+
 async def test_a_slave_does_not_move_an_offset(fake, instance):
     fake.answers[SLAVE] = Behind(0, ResponseCode.PULL_OFFSET_MOVED, "3")
     fake.gone.add(A)

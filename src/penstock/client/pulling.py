@@ -1,8 +1,9 @@
 """Who answers a pull: the master of a queue, the slave that it names when it is busy, or whoever can be reached.
 
 A broker says with each answer whom to ask the next time (`broker_number`). A slave may be behind its master: what it
-does not have yet it answers with nothing, at once, so `spins` tells when to wait a little. That an offset is outside of
-its queue (21) counts only from the master: a slave that lacks something must not make anybody go on elsewhere.
+does not have yet it answers with nothing, at once, so `spins` tells when to wait a little; one that refuses (it may not
+have heard of a topic or a group yet) is passed over. That an offset is outside of its queue (21) counts only from the
+master: a slave that lacks something must not make anybody go on elsewhere.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ log = logs.get(__name__)
 
 SPIN_WAIT_MS = 100
 _SPIN_MS = 5
+_ANSWERS = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 ExtFor = Callable[[bool], Ext]  # the fields of a pull; told whether the master gets it
 
@@ -30,9 +32,13 @@ async def pull(
     *others, last = cluster.reachable(cluster.readers(queue.broker, number))
     for address in others:
         try:
-            return address, await _asked(cluster, queue, address, ext_for, timeout_ms)
+            answer = await _asked(cluster, queue, address, ext_for, timeout_ms)
         except Unreachable as error:
             log.debug("a pull goes elsewhere", queue=str(queue), error=str(error))
+            continue
+        if answer.code in _ANSWERS or cluster.is_master(queue.broker, address):
+            return address, answer
+        log.debug("a pull goes elsewhere", queue=str(queue), slave=address, code=answer.code, why=answer.remark)
     return last, await _asked(cluster, queue, last, ext_for, timeout_ms)
 
 
