@@ -1,6 +1,7 @@
 """Subscriptions by HTTP: made, deleted, skipped, expired, reset; and messages that are looked at without a consumer."""
 
 import asyncio
+import base64
 import json
 
 import pytest
@@ -323,7 +324,20 @@ async def test_what_a_producer_says_becomes_headers_whatever_it_is(http, client)
     assert "x-evil" not in seen.headers
     assert json.loads(seen.headers["x-pulsar-property"]) == {"k\r\nX-Evil: 1": "ü", "a": "b"}
     assert seen.headers["x-pulsar-compression"] == "ZLIB"
-    assert seen.headers["x-pulsar-event-time"] == str(2**63)
+    assert "x-pulsar-event-time" not in seen.headers  # no calendar has it
+
+
+async def test_what_is_encrypted_is_passed_on_as_it_is(http, client):
+    await client.producer("t")
+    key = pb.EncryptionKeys(key="k", value=b"secret")
+    told = metadata(encryption_keys=[key], encryption_param=b"iv", ordering_key=b"o", uncompressed_size=99)
+    told.compression = pb.LZ4
+    await client.send(single_of(told, b"\x00\x01unreadable"))
+    seen = await http.topic("GET", "t", "/examinemessage")
+    assert (seen.status, seen.body) == (200, b"\x00\x01unreadable")
+    assert seen.headers["x-pulsar-is-encrypted"] == "true"
+    assert base64.b64decode(seen.headers["x-pulsar-base64-encryption-keys"]) == key.SerializeToString()
+    assert base64.b64decode(seen.headers["x-pulsar-base64-ordering-key"]) == b"o"
 
 
 async def test_a_batch_stays_a_batch(http, client):

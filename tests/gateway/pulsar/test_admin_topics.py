@@ -1,6 +1,8 @@
 """Topics by HTTP: what clients look up there, lists, and topics made, grown and deleted, with partitions or without."""
 
 import asyncio
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,10 @@ from tests.gateway.pulsar.caller import Caller
 from tests.gateway.pulsar.conftest import one
 
 from penstock.errors import NotAuthorized
+from penstock.gateway.http.messages import Request
 from penstock.model import Action
 from penstock.testing.server import serving
+from penstock.wire.pulsar.commands_pb2 import ServerError
 
 LIST = "/admin/v2/persistent/public/default"
 
@@ -169,6 +173,17 @@ async def test_a_deleted_topic_leaves_no_subscription_behind(http, client):
     assert await http.of("again", "/subscriptions") == []
 
 
+async def test_who_subscribes_while_the_topic_is_deleted_is_told(http, client, penstock, monkeypatch):
+    await http.topic("PUT", "t", "/subscription/s")
+    broker = penstock.server.broker
+
+    async def deleted_meanwhile():
+        await broker.topics.delete("t")
+
+    monkeypatch.setattr(broker.subscriptions, "settled", deleted_meanwhile)
+    assert (await client.not_a_consumer("t")).error == ServerError.TopicNotFound
+
+
 async def test_partitions_are_deleted_together(http):
     await http.topic("PUT", "wide", "/partitions", 2)
     assert (await http.topic("DELETE", "wide")).status == 405
@@ -258,3 +273,56 @@ async def test_every_route_asks_the_authorizer(penstock, http):
     assert (Action.ADMIN, "persistent://tenant/namespace/topic") in doorman.asked
     assert (Action.CONSUME, "persistent://tenant/namespace/topic") in doorman.asked
     assert (Action.MONITOR, "broker") in doorman.asked
+
+
+# --- hostile ----------------------------------------------------------------------------------------------------------
+
+NASTY = [
+    "t",
+    "s",
+    "t-partition-0",
+    "w",
+    "0",
+    "-1",
+    "99999999999999999999",
+    "9223372036854775807",
+    "%00",
+    "%0d%0a",
+    "a%2Fb",
+]
+NASTY += ["..", "%FF", "%F0%9F%98%80", "x" * 3_000, "pulsar.repl", "public", "default", "standalone", "1e9", "%20"]
+BODIES = [
+    b"",
+    b"null",
+    b"{}",
+    b"[]",
+    b"-1",
+    b"1e400",
+    b'"latest"',
+    b"\xff",
+    b"[" * 5_000,
+    b'{"partitions": 99999999999}',
+]
+BODIES += [b'{"ledgerId": 99999999999999999999999999, "entryId": -5, "batchIndex": 99999999999}']
+BODIES += [b'{"ledgerId": 4, "entryId": 0, "batchIndex": 2147483647}', b'{"a": "b"}', b'{"adminRoles": [1]}']
+
+
+async def test_whatever_is_asked_the_broker_does_not_fail(penstock, http, client):
+    """Every route, with names, numbers and bodies that nobody in their right mind sends."""
+    await http.topic("PUT", "w", "/partitions", 2)
+    await client.producer("t")
+    await client.send(one(b"x"))
+    await http.topic("PUT", "t", "/subscription/s", "earliest")
+    table, chance = penstock.server.pulsar.admin, random.Random(7)
+    for route in [route for several in table._by_length.values() for _, route in several]:
+        for _ in range(40):
+            path = re.sub(r"\{[a-z]+\}", lambda found: chance.choice(usual(found[0]) or NASTY), route.pattern)
+            query = chance.choice(["", "force=true", "messagePosition=-1", "a=b&" * 200, "initialPosition=%ff"])
+            request = Request(route.method, path, query, [], chance.choice(BODIES), path, "127.0.0.1")
+            answer = await table.answer(request)
+            assert answer.status < 500, (request, answer)
+
+
+def usual(part):
+    """What keeps most requests from ending with the first name; nothing for the other parts."""
+    return {"{tenant}": ["public"], "{namespace}": ["default"], "{domain}": ["persistent"]}.get(part, [])

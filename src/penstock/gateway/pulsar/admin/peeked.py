@@ -4,6 +4,7 @@ A batch stays one: the client takes it apart. An encrypted body is passed on as 
 and a header cannot hold everything: what would not be one is percent-encoded.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -19,15 +20,19 @@ BINARY = "application/octet-stream"
 
 
 def time_of(time_ms: int) -> str:
-    """A time as Pulsar's tools write and read it."""
+    """A time as Pulsar's tools write and read it; empty when no calendar has it, since a producer may say anything."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # beyond what a calendar has: a producer may say anything
-        return str(time_ms)
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _yes(value: bool) -> str:
     return str(value).lower()
+
+
+def _in_base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 Show = Callable[..., str]
@@ -48,8 +53,13 @@ FIELDS: tuple[tuple[str, str, Show], ...] = (
     ("null_value", "null-value", _yes),
     ("null_partition_key", "null-partition-key", _yes),
     ("encryption_algo", "encryption-algo", str),
-    ("num_chunks_from_msg", "PROPERTY-TOTAL-CHUNKS", str),
+    ("ordering_key", "Base64-ordering-key", _in_base64),
+    ("schema_version", "Base64-schema-version", _in_base64),
+    ("encryption_param", "Base64-encryption-param", _in_base64),
+    ("num_chunks_from_msg", "PROPERTY-TOTAL-CHUNKS", str),  # these two are told twice: tools differ
     ("chunk_id", "PROPERTY-CHUNK-ID", str),
+    ("num_chunks_from_msg", "num-chunks-from-msg", str),
+    ("chunk_id", "chunk-id", str),
     ("total_chunk_msg_size", "total-chunk-msg-size", str),
     ("uuid", "uuid", str),
 )
@@ -77,13 +87,12 @@ def _opened(body: bytes, metadata: MessageMetadata) -> bytes:
 
 def headers_of(metadata: MessageMetadata) -> Iterator[tuple[str, str]]:
     for field, header, show in FIELDS:
-        if metadata.HasField(field):
-            yield f"X-Pulsar-{header}", in_header(show(getattr(metadata, field)))
-    if metadata.encryption_keys:
-        yield "X-Pulsar-Is-Encrypted", "true"
-    if metadata.properties:
-        properties = {pair.key: pair.value for pair in metadata.properties}
-        yield "X-Pulsar-PROPERTY", json.dumps(properties)
+        if metadata.HasField(field) and (shown := show(getattr(metadata, field))):
+            yield f"X-Pulsar-{header}", in_header(shown)
+    yield "X-Pulsar-Is-Encrypted", _yes(bool(metadata.encryption_keys))
+    for key in metadata.encryption_keys:
+        yield "X-Pulsar-Base64-encryption-keys", _in_base64(key.SerializeToString())
+    yield "X-Pulsar-PROPERTY", json.dumps({pair.key: pair.value for pair in metadata.properties})
 
 
 def in_header(text: str) -> str:
