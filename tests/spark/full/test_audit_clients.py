@@ -1,0 +1,55 @@
+"""Audit over what real clients trace: Java of both lines and Go, each as producer and consumer.
+
+A client whose tools are not here is skipped with the reason; with PENSTOCK_REQUIRE_INTEROP=1 that is a failure.
+"""
+
+import time
+
+import pytest
+from tests.compat.conftest import unavailable
+from tests.compat.rocketmq import toolchain
+from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, Runner
+
+from penstock.client.message import Message
+from penstock.client.sync import Producer
+from penstock.spark.pipelines import audit
+
+CLIENTS = (JAVA_4, JAVA_5, GO)
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def use(penstock, tmp_path):
+    def use(client):
+        try:
+            command = toolchain.DRIVERS[client.driver](toolchain.quiet)
+        except toolchain.Missing as reason:
+            unavailable(client.name, reason)
+        return Runner(client, command, penstock.addresses["namesrv"], tmp_path / client.name)
+
+    return use
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_s51_what_nobody_consumed_is_lost_and_what_was_consumed_is_not(
+    spark, penstock, service, use, client, new_name, tmp_path
+):
+    runner, topic, group = use(client), new_name("orders"), new_name("billing")
+    with runner.push(topic, group, "--trace") as consumer:
+        runner.produce(topic, 4, "--trace")
+        consumer.take(4)
+    lost = {str(line["msgId"]) for line in runner.produce(topic, 2, "--trace")}
+    with Producer(penstock.addresses["namesrv"], "tomorrow") as producer:  # time goes on
+        producer.send(Message("RMQ_SYS_TRACE_TOPIC", pub(int(time.time() * 1000) + DAY_MS).encode()))
+    settings = audit.Settings(lake=str(tmp_path / "lake"), service=service, once=True, events_topic="")
+    audit.run(settings, spark=spark)
+    rows = spark.read.parquet(str(audit.folder(settings) / "messages")).where(f"topic = '{topic}'").collect()
+    assert {(row["message_id"], row["group"], row["lost"]) for row in rows} == {(one, group, True) for one in lost}
+    sums = spark.read.parquet(str(audit.folder(settings) / "groups")).where(f"topic = '{topic}'")
+    totals = sums.selectExpr("sum(produced)", "sum(consumed)", "sum(lost)", "sum(duplicated)", "sum(late)").first()
+    assert tuple(totals) == (6, 4, 2, 0, 0)
+
+
+def pub(ms: int) -> str:
+    fields = ("Pub", str(ms), "r", "tomorrow", "tomorrow", "last", "", "", "h:1", "1", "1", "0", "ID", "true")
+    return "\x01".join(fields) + "\x02"
