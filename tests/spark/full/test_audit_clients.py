@@ -3,6 +3,7 @@
 A client whose tools are not here is skipped with the reason; with PENSTOCK_REQUIRE_INTEROP=1 that is a failure.
 """
 
+import asyncio
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from tests.compat.conftest import unavailable
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, Runner
 
+from penstock.admin.engine import opened
 from penstock.client.message import Message
 from penstock.client.sync import Producer
 from penstock.spark.pipelines import audit
@@ -35,6 +37,7 @@ def test_s51_what_nobody_consumed_is_lost_and_what_was_consumed_is_not(
     spark, penstock, service, use, client, new_name, tmp_path
 ):
     runner, topic, group = use(client), new_name("orders"), new_name("billing")
+    asyncio.run(created(service, topic))
     with runner.push(topic, group, "--trace") as consumer:
         runner.produce(topic, 4, "--trace")
         consumer.take(4)
@@ -48,6 +51,11 @@ def test_s51_what_nobody_consumed_is_lost_and_what_was_consumed_is_not(
     sums = spark.read.parquet(str(audit.folder(settings) / "groups")).where(f"topic = '{topic}'")
     totals = sums.selectExpr("sum(produced)", "sum(consumed)", "sum(lost)", "sum(duplicated)", "sum(late)").first()
     assert tuple(totals) == (6, 4, 2, 0, 0)
+
+
+async def created(service: str, topic: str) -> None:
+    async with opened(service) as engine:
+        await engine.create_topic(topic, 4, "rw")
 
 
 def pub(ms: int) -> str:
