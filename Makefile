@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo: $(STAMP) ## a broker under load, kill -9, and a RocketMQ client across it, on this machine, in a few seconds
+demo: $(STAMP) ## a broker under load, kill -9, a RocketMQ client across it, and pipelines on Spark over all that; about a minute
 	@$(PY) -m penstock.testing.demo
 
 test: $(STAMP) ## all tests; some: make test TESTS=tests/store

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.spark.pipelines import PIPELINES
 from penstock.testing import demo_spark
 from penstock.testing.frames import create_topic
 from penstock.testing.journal import Journal, Victim, contents
@@ -26,6 +25,7 @@ LOAD_S = 1.5
 TOPIC = "payments"  # not one of the journal's
 KILL_AFTER = 1_000
 MORE = 100
+LOST = "shipping"  # a group whose consumer loses its way
 
 
 class Stage:
@@ -139,12 +139,15 @@ def spark_has_a_look(stage: Stage) -> None:
     lake = stage.folder / "lake"
     with _serving(stage) as (addresses, _), demo_spark.spark(stage.say) as spark:
         service = f"rocketmq://{addresses['namesrv']}"
+        demo_spark.lost_its_way(addresses["namesrv"], TOPIC, LOST)
+        stage.say(f"a consumer of group {LOST!r} has pulled from offsets that never were: trouble for `health` to find")
         found = demo_spark.archived(spark, service, lake, TOPIC, stage.say)
         if not stage.acknowledged <= found.keys() or (found and max(found.values()) > 1):
             raise SystemExit("the archive does not hold each acknowledged message once")
         stage.say(f"each of the {len(stage.acknowledged):,} that were acknowledged to the client is in the lake, once")
-        if "health" in PIPELINES:
-            demo_spark.health(spark, service, lake, stage.say)
+        troubles = demo_spark.health(spark, service, lake, stage.say)
+        if (LOST, "offset_outside") not in troubles:
+            raise SystemExit(f"the health pipeline has not found what was made wrong; it found {troubles or 'nothing'}")
 
 
 SCENES: list[Callable[[Stage], None]] = [

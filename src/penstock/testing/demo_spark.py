@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 ROWS_SHOWN = 20
+HEALTH_SHOWN = ("cause", "group", "topic", "start", "seconds", "count", "says")
+FAR, WITHIN_S = 999_999_999, 30
 
 
 def missing() -> str:
@@ -48,6 +50,26 @@ def spark(say: Say) -> "Iterator[SparkSession]":
         started.stop()
 
 
+def lost_its_way(namesrv: str, topic: str, group: str) -> None:
+    """A consumer whose offsets are of another topic: it asks far behind the end of each queue, and is corrected."""
+    import asyncio
+
+    from penstock import logs
+    from penstock.client.pull import PullConsumer
+    from penstock.config import LogConfig
+
+    async def ask() -> None:
+        async with PullConsumer(namesrv, group) as consumer:
+            queues = await consumer.queues(topic)
+            await consumer.assign(dict.fromkeys(queues, FAR))
+            async with asyncio.timeout(WITHIN_S):
+                while any(consumer.position(queue) == FAR for queue in queues):
+                    await consumer.poll(timeout_ms=100)
+
+    logs.set_up(LogConfig(level="error"))  # that offsets are corrected is what is wanted here
+    asyncio.run(ask())
+
+
 def archived(spark: "SparkSession", service: str, lake: Path, topic: str, say: Say) -> Counter[str]:
     """The archive pipeline over a topic: prints its table, and returns the bodies that it has."""
     from penstock.spark.pipelines import archive
@@ -64,16 +86,17 @@ def archived(spark: "SparkSession", service: str, lake: Path, topic: str, say: S
     return Counter(bytes(row.body).decode() for row in table.select("body").collect())
 
 
-def health(spark: "SparkSession", service: str, lake: Path, say: Say) -> None:
-    """The health pipeline over the broker's own events: prints the troubles that it found."""
+def health(spark: "SparkSession", service: str, lake: Path, say: Say) -> set[tuple[str, str]]:
+    """The health pipeline over the broker's own events: prints the troubles found, returns their group and cause."""
     module = PIPELINES["health"].module
     outcome = module.run(module.Settings(lake=str(lake), service=service, once=True), spark=spark)
     say(f"`penstock pipeline run health`: {outcome.rows:,} events of the broker read")
     from penstock.spark.pipelines import status
 
-    for table in (one.name for one in status.tables(lake) if one.name.partition("/")[0] == "health"):
-        columns, rows = status.rows(lake, table, ROWS_SHOWN)
-        print_table(columns, rows)
+    columns, rows = status.rows(lake, "health", ROWS_SHOWN)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    print_table(HEALTH_SHOWN, [[row[name] for name in HEALTH_SHOWN] for row in found])
+    return {(row["group"], row["cause"]) for row in found}
 
 
 def _print(rows: Any) -> None:

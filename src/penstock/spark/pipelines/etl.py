@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from penstock.errors import ConfigError
-from penstock.spark.pipelines import running, sqlfile
+from penstock.spark.pipelines import PIPELINES, running, sqlfile
 from penstock.spark.pipelines.lake import Table
 from penstock.spark.pipelines.merging import merge
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NAME = "etl"
 OF_A_MESSAGE = ("topic", "key", "tags", "queue", "properties", "delay_ms")
-OURS = frozenset({"archive", "traffic", "health", "audit"})  # tables that other pipelines have
 SQL_BYTES_MAX = 1 << 20
 
 
@@ -62,7 +61,7 @@ def read(settings: Settings) -> sqlfile.Job:
     if len(text) > SQL_BYTES_MAX:
         raise ConfigError(f"the SQL file {settings.sql} is larger than {SQL_BYTES_MAX} bytes")
     job = sqlfile.parsed(text)
-    if job.target.kind == sqlfile.LAKE and job.target.name in OURS:
+    if job.target.kind == sqlfile.LAKE and job.target.name in PIPELINES:
         raise ConfigError(f"the table {job.target.name} belongs to the pipeline of that name: give the target another")
     return job
 
