@@ -100,12 +100,14 @@ def test_a_second_run_goes_on_where_the_first_stopped(spark, feed, settings):
 
 
 def test_a_batch_that_spark_tries_again_is_there_once(spark, feed, settings):
+    merging = msgspec.structs.replace(settings, merge_files=2)
     feed.put(message(0), message(1))
-    archived(feed, settings)
     feed.put(message(2))
-    forget_commit(settings, 0)  # killed behind the last move and before Spark knew
-    archived(feed, settings)
-    assert [offset for _, _, offset, _ in kept(spark, settings)] == [0, 1, 2]
+    archived(feed, merging)  # its files are merged by now: the second time they would have other names
+    feed.put(message(3))
+    forget_commit(settings, 1)  # killed behind all that, and before Spark knew
+    archived(feed, merging)
+    assert [offset for _, _, offset, _ in kept(spark, settings)] == [0, 1, 2, 3]
 
 
 def forget_commit(settings, batch):
