@@ -57,15 +57,16 @@ def test_one_key_stays_in_order(producer, broker, new_topic, group):
 
 @pytest.mark.parametrize("how", [{"delay_level": 1}, {"delay_ms": 1_500}], ids=["level", "timer"])
 def test_a_delayed_message_comes_later(how, producer, broker, topic, group):
-    if broker.kind == "rocketmq-4" and "delay_ms" in how:
-        pytest.skip("RocketMQ 4 has no timers: it delivers such a message at once")
+    """RocketMQ 4 has no timers: there such a message comes at once."""
+    has_it = broker.kind != "rocketmq-4" or "delay_level" in how
     producer.send(Message(topic, b"at once"))
     before_ms = time.time_ns() // 1_000_000
     sent = producer.send(Message(topic, b"later", **how))
     got = {message.body: message for message in consumed(broker, topic, group, 2)}
     assert set(got) == {b"at once", b"later"}
     assert got[b"later"].message_id == sent.message_id
-    assert got[b"later"].store_ms >= before_ms + 400, "stored when it was due; RocketMQ's timers have whole seconds"
+    is_later = got[b"later"].store_ms >= before_ms + 400
+    assert is_later is has_it, "stored when it was due; RocketMQ's timers have whole seconds"
 
 
 def test_too_large_is_a_typed_error_and_the_connection_lives_on(broker, topic):

@@ -116,8 +116,6 @@ async def test_records_of_version_2_are_read(broker, producer, topic, group):
     """RocketMQ 5 puts what is popped and not acknowledged into a retry topic named after both the group and
     the topic: longer than a record of version 1 can say.
     """
-    if broker.kind != "rocketmq":
-        pytest.skip("only RocketMQ 5 has topics that long")
     long_topic, long_group = topic.ljust(60, "t"), group.ljust(80, "g")
     sent = [await producer.send(Message(long_topic, b"%d" % number, tags="t", keys="k")) for number in range(4)]
     cluster, retry = producer.instance.cluster, f"%RETRY%{long_group}_{long_topic}"
