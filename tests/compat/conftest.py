@@ -44,10 +44,6 @@ class Broker(NamedTuple):
     kind: str  # penstock, one of the peers, or given
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "interop: drives real clients of other projects; run with -m interop")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
