@@ -8,6 +8,7 @@ HERE = Path(__file__).parent
 TEST_TIMEOUT_S = 600
 
 
+@pytest.hookimpl(tryfirst=True)  # before the one of the folder above, which knows shorter times
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
