@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client.sync import Producer
 from penstock.spark.session import session
 from penstock.testing.server import Running, running
 
@@ -48,6 +49,19 @@ def spark():
 def penstock() -> Iterator[Running]:
     with running(store={"durability": "async"}) as broker:
         yield broker
+
+
+@pytest.fixture(autouse=True)
+def tracebacks():
+    """An error that leaves the source shortens all tracebacks of its process, which here is this one."""
+    yield
+    vars(sys).pop("tracebacklimit", None)
+
+
+@pytest.fixture(scope="module")
+def producer(penstock):
+    with Producer(penstock.addresses["namesrv"], "tests") as producer:
+        yield producer
 
 
 @pytest.fixture

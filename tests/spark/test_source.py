@@ -27,7 +27,6 @@ from penstock.admin.engine import opened
 from penstock.client.errors import ClientError
 from penstock.client.message import Message
 from penstock.client.routes import MessageQueue
-from penstock.client.sync import Producer
 from penstock.errors import PenstockError
 from penstock.spark import columns
 from penstock.spark.batch import BatchReader
@@ -37,19 +36,6 @@ from penstock.spark.source import PenstockSource
 
 QUEUES = 4
 PER_QUEUE = 10
-
-
-@pytest.fixture(autouse=True)
-def tracebacks():
-    """An error that leaves the source shortens all tracebacks of its process, which here is this one."""
-    yield
-    vars(sys).pop("tracebacklimit", None)
-
-
-@pytest.fixture(scope="module")
-def producer(penstock):
-    with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Most of it asks the reader itself what it would do, on a real broker and without
 
 import asyncio
 import json
-import sys
 import threading
 
 import pytest
@@ -27,19 +26,6 @@ from penstock.testing.server import PORTS, running
 
 QUEUES = 2
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture(autouse=True)
-def tracebacks():
-    """An error that leaves the source shortens all tracebacks of its process, which here is this one."""
-    yield
-    vars(sys).pop("tracebacklimit", None)
-
-
-@pytest.fixture(scope="module")
-def producer(penstock):
-    with Producer(penstock.addresses["namesrv"], "tests") as producer:
-        yield producer
 
 
 @pytest.fixture
