@@ -15,8 +15,9 @@ from tests.compat.rocketmq.toolchain import _run as run
 HERE = Path(__file__).parent
 PYTHON_OLD = "3.5.0"
 JAVA_LTS = "4.0.13"
+BROKER = "4.0.8"
 # Netty, inside the client, reaches for what the JVM keeps closed.
-_OPENED = ("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED")
+OPENED = ("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED")
 
 
 def python_new(say: Say = quiet) -> list[str]:
@@ -38,16 +39,34 @@ def python_old(say: Say = quiet) -> list[str]:
 
 
 def java_driver(say: Say = quiet) -> list[str]:
-    def build(source: Path, folder: Path, limit_s: float) -> None:
-        java()
-        mvn = tool("mvn", "the Java client comes through Maven")
-        places = [f"-Dbuild.folder={folder}", f"-Dmdep.outputFile={folder / 'classpath'}"]
-        goals = [f"-Dpulsar.version={JAVA_LTS}", "compile", "dependency:build-classpath"]
-        run([mvn, "-B", "-q", "-f", str(source / "pom.xml"), *places, *goals], folder, limit_s)
+    classpath = java_program(f"pulsar-java-{JAVA_LTS}", HERE / "java", say)
+    return [java(), *JVM_FLAGS, *OPENED, "-cp", classpath, "penstock.compat.pulsar.Driver"]
 
-    folder = built(f"pulsar-java-{JAVA_LTS}", HERE / "java", build, say)
-    classpath = f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
-    return [java(), *JVM_FLAGS, *_OPENED, "-cp", classpath, "penstock.compat.pulsar.Driver"]
+
+def java_program(name: str, source: Path, say: Say = quiet) -> str:
+    """Where Java finds a Maven project's classes, compiled now if need be, and the client."""
+
+    def build(source: Path, folder: Path, limit_s: float) -> None:
+        places = [f"-Dmdep.outputFile={folder / 'classpath'}", f"-Dpulsar.version={JAVA_LTS}"]
+        maven(source, folder, limit_s, *places, "compile", "dependency:build-classpath")
+
+    folder = built(name, source, build, say)
+    return f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"
+
+
+def maven(source: Path, folder: Path, limit_s: float, *words: str) -> None:
+    java()
+    mvn = tool("mvn", "what is written in Java comes through Maven")
+    run([mvn, "-B", "-q", "-f", str(source / "pom.xml"), f"-Dbuild.folder={folder}", *words], folder, limit_s)
+
+
+def peer_home(say: Say = quiet) -> Path:
+    """The folder of a real Pulsar (245 MB), unpacked."""
+
+    def build(source: Path, folder: Path, limit_s: float) -> None:
+        maven(source, folder, limit_s, f"-Dpulsar.version={BROKER}", "dependency:unpack-dependencies")
+
+    return built(f"pulsar-peer-{BROKER}", HERE / "peer", build, say) / f"apache-pulsar-{BROKER}"
 
 
 def go_driver(say: Say = quiet) -> list[str]:

@@ -162,11 +162,11 @@ def stopped(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], output: Path) -> None:
+def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool], output: Path, what: str = "RocketMQ") -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"RocketMQ did not start:\n{output.read_text(errors='replace')[-4000:]}")
+            raise RuntimeError(f"{what} did not start:\n{output.read_text(errors='replace')[-4000:]}")
         time.sleep(0.1)
 
 
