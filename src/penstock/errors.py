@@ -78,6 +78,11 @@ class OffsetOutOfRange(PenstockError):
         self.queue_id, self.offset, self.minimum, self.maximum = queue_id, offset, minimum, maximum
 
 
+class TopicTerminated(PenstockError):
+    def __init__(self) -> None:
+        super().__init__("the topic was terminated: nothing is published to it any more; what it holds can be read")
+
+
 class MessageTooLarge(PenstockError):
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(

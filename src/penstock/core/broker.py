@@ -16,6 +16,7 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.core import events
 from penstock.core.authorizer import AllowAll, Authorizer
+from penstock.core.endings import Endings
 from penstock.core.fetch import Fetcher
 from penstock.core.group_settings import GroupsSettings
 from penstock.core.groups import Groups
@@ -72,17 +73,26 @@ class Broker:
         self.keeper = Keeper(store, clock, config.store)
         self.waits = Waits(settings.waiters_max)
         self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
-        self.publisher = Publisher(store, self.keeper, self.waits, settings)
+        self.endings = Endings(store, self.keeper, self.bus)
+        self.publisher = Publisher(store, self.keeper, self.waits, settings, self.endings)
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
         self.group_settings = GroupsSettings(store, self.keeper, clock, self.bus, settings)
         self.groups = Groups(clock, self.bus, self.group_settings)
         self.offsets = Offsets(progress)
         self.resets = Resets(self.offsets, clock, self.bus)
-        self.producers = Producers(store, self.keeper)
+        self.producers = Producers(store, self.keeper, self.endings)
         self.namespaces = Namespaces(store, self.keeper, clock)
         self.tenants = Tenants(self.namespaces, store, self.keeper, clock)
         self.subscriptions = Subscriptions(
-            store, self.keeper, progress, self.fetcher, self.waits, clock, self.bus, settings.subscriptions_max
+            store,
+            self.keeper,
+            progress,
+            self.fetcher,
+            self.waits,
+            clock,
+            self.bus,
+            settings.subscriptions_max,
+            self.endings,
         )
         self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
         self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)

@@ -9,10 +9,10 @@ else has had the queue is fenced, also after a restart.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple, Protocol
 
-from penstock.errors import PenstockError, ProducerBusy, ProducerFenced
+from penstock.errors import PenstockError, ProducerBusy, ProducerFenced, TopicTerminated
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 
@@ -96,8 +96,8 @@ class _Queue:
 
 
 class Producers:
-    def __init__(self, store: Store, keeper: Keeper) -> None:
-        self._store, self._keeper = store, keeper
+    def __init__(self, store: Store, keeper: Keeper, ended: Container[int] = ()) -> None:
+        self._store, self._keeper, self._ended = store, keeper, ended
         self._queues: dict[int, _Queue] = {}
         self._epochs = {int(key.removeprefix(PREFIX)): int(value) for key, value in store.catalog.items(PREFIX)}
 
@@ -125,6 +125,8 @@ class Producers:
         """Take a seat; False when it has to wait for it. Returns when what follows from it is durable. A seat with a
         name that is taken is refused: ask `seat_of` before.
         """
+        if seat.queue in self._ended:
+            raise TopicTerminated
         there = self._queues.setdefault(seat.queue, _Queue())
         try:
             verdict = decide(self._room(seat.queue, there), seat.access, seat.epoch)

@@ -6,11 +6,11 @@ the highest of that producer in that queue was stored before, is not stored agai
 acknowledgement waits for everything appended so far, since the first copy may still wait for its sync.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from penstock.config import BrokerConfig
 from penstock.core.waits import Waits
-from penstock.errors import MessageTooLarge
+from penstock.errors import MessageTooLarge, TopicTerminated
 from penstock.model import Entry
 from penstock.store.catalog import Facts
 from penstock.store.keeper import Keeper
@@ -20,8 +20,10 @@ Then = Callable[[Exception | None], None]
 
 
 class Publisher:
-    def __init__(self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig) -> None:
-        self._store, self._keeper, self._waits = store, keeper, waits
+    def __init__(
+        self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig, ended: Container[int] = ()
+    ) -> None:
+        self._store, self._keeper, self._waits, self._ended = store, keeper, waits, ended
         self._bytes_max = config.message_bytes_max
         self.duplicates = 0
 
@@ -30,6 +32,8 @@ class Publisher:
         are woken. Raises at once, with nothing stored, when they cannot be appended. `bytes_max`: as large as a message
         may be in a protocol that has a limit of its own; 0 for the broker's.
         """
+        if self._ended:
+            self._check_ended(entries)
         fresh = self._fresh(entries) if self._are_numbered(entries, bytes_max or self._bytes_max) else entries
         if not fresh:
             self._keeper.when_durable(self._store.end_position, then)
@@ -37,6 +41,10 @@ class Publisher:
         self._store.append(fresh)
         complete = len(fresh) == len(entries)
         self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
+
+    def _check_ended(self, entries: Sequence[Entry]) -> None:
+        if any(entry.queue in self._ended for entry in entries):
+            raise TopicTerminated
 
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog. What comes

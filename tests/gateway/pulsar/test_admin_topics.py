@@ -215,7 +215,6 @@ async def test_a_topic_of_rocketmq_is_shown_and_not_changed(http, penstock):
     [
         ("GET", "/admin/v2/nothing", 404),
         ("GET", "/admin/v3/functions/public/default", 404),
-        ("POST", f"{LIST}/x/terminate", 405),
         ("PUT", f"{LIST}/x/compaction", 405),
         ("POST", f"{LIST}/x/retention", 405),
         ("POST", "/admin/v2/namespaces/public/default/retention", 405),

@@ -6,7 +6,7 @@ read in a worker thread, one read at a time.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from penstock import logs
 from penstock.clock import Clock
@@ -29,8 +29,16 @@ Inspect = Callable[[Offer], None]  # sets what a protocol knows of an entry: the
 
 class Feeder:
     def __init__(
-        self, subscription: Subscription, queue: int, fetcher: Fetcher, waits: Waits, clock: Clock, inspect: Inspect
+        self,
+        subscription: Subscription,
+        queue: int,
+        fetcher: Fetcher,
+        waits: Waits,
+        clock: Clock,
+        inspect: Inspect,
+        ended: Container[int] = (),
     ) -> None:
+        self._ended = ended
         self.subscription, self.queue = subscription, queue
         self._fetcher, self._waits, self._clock, self._inspect = fetcher, waits, clock, inspect
         self._soon: asyncio.Handle | None = None
@@ -108,6 +116,9 @@ class Feeder:
 
     def _rest(self, now_ms: int) -> None:
         """Until something comes, or is due."""
+        if self.queue in self._ended and not self.subscription.backlog(self._fetcher.rows(self.queue)[1]):
+            for consumer in self.subscription.consumers.values():
+                consumer.finish()
         next_ms = self.subscription.next_ms(now_ms)
         if next_ms is not None:
             self._wake_at(next_ms)

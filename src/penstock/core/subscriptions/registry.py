@@ -7,7 +7,7 @@ crash the last acknowledgements are delivered again.
 A subscription that is not durable lives in memory while it has consumers, and leaves nothing behind.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
@@ -72,7 +72,9 @@ class Subscriptions:
         clock: Clock,
         bus: Bus,
         subscriptions_max: int,
+        ended: Container[int] = (),
     ) -> None:
+        self._ended = ended
         self._store, self._keeper, self._progress = store, keeper, progress
         self._fetcher, self._waits, self._clock, self._max = fetcher, waits, clock, subscriptions_max
         self._of: dict[int, dict[str, Attached]] = {}
@@ -154,7 +156,7 @@ class Subscriptions:
 
     def _attach(self, place: Place, name: str, cursor: Cursor, style: Style, kept: Kept | None) -> Attached:
         subscription = Subscription(name, place.topic, place.partition, cursor, style, self._limits)
-        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._inspect)
+        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._inspect, self._ended)
         attached = Attached(
             subscription,
             feeder,

@@ -58,6 +58,9 @@ class Consumer(Protocol):
     def activate(self, active: bool) -> None:
         """It is the one that gets everything now, or no longer."""
 
+    def finish(self) -> None:
+        """The queue has ended, and everything is acknowledged. May be said again."""
+
 
 class Style(msgspec.Struct, frozen=True):
     """What consumers of one subscription have to agree on."""

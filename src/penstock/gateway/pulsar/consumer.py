@@ -15,6 +15,8 @@ from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import BaseCommand
 from penstock.wire.pulsar.frame import pack_head
 
+END_OF_TOPIC_VERSION = 9  # of the protocol, from which on clients know that a topic can end ...
+NOT_TOLD_OF_END = ("Pulsar-CPP-v", "Pulsar-Go-")  # ... but for these, which drop the connection when they hear of it
 ACTIVE_CONSUMER_VERSION = 12  # of the protocol, from which on clients are told who is active
 _WORD = (1 << 64) - 1
 
@@ -37,6 +39,7 @@ class Consumer:
         "connection",
         "epoch",
         "error",
+        "finished",
         "partition",
         "queue",
         "retried",
@@ -52,6 +55,7 @@ class Consumer:
         self.error: Exception | None = None  # why it could not be opened, for whoever asks again
         self.attached: Attached | None = None
         self.seat = Seat(0)
+        self.finished = False  # it was told that the topic has ended
         self.queue = 0
         self.epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else 0
 
@@ -84,6 +88,13 @@ class Consumer:
         if is_failover and self.connection.version >= ACTIVE_CONSUMER_VERSION:
             change = pb.CommandActiveConsumerChange(consumer_id=self.id, is_active=active)
             self.connection.send(BaseCommand.ACTIVE_CONSUMER_CHANGE, change)
+
+    def finish(self) -> None:
+        connection = self.connection
+        if self.finished or connection.version < END_OF_TOPIC_VERSION or connection.client.startswith(NOT_TOLD_OF_END):
+            return
+        self.finished = True
+        connection.send(BaseCommand.REACHED_END_OF_TOPIC, pb.CommandReachedEndOfTopic(consumer_id=self.id))
 
     # --- what its connection calls ------------------------------------------------------------------------------------
 

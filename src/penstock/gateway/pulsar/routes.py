@@ -30,6 +30,7 @@ CODES: dict[type[errors.PenstockError], "ServerError"] = {
     errors.QueueNotFound: ServerError.TopicNotFound,
     errors.BadTopicName: ServerError.InvalidTopicName,
     errors.BadTopicSettings: ServerError.NotAllowedError,
+    errors.TopicTerminated: ServerError.TopicTerminatedError,
     errors.MessageTooLarge: ServerError.NotAllowedError,
     errors.NotAuthorized: ServerError.AuthorizationError,
     errors.ProducerBusy: ServerError.ProducerBusy,

@@ -10,6 +10,7 @@ subscriptions.py  subscriptions: listed, made, deleted
 cursors.py        skipped, expired, reset
 positions.py      positions as requests give them
 messages.py       messages looked at without a consumer; peeked.py: as an HTTP reply
+termination.py    topics that take nothing more
 stats.py          stats and internal stats; figures.py: the figures; sums.py: of all partitions together
 namespaces.py     tenants and namespaces
 cluster.py        the cluster and its broker
@@ -31,6 +32,7 @@ from penstock.gateway.pulsar.admin.namespaces import NamespacesDesk
 from penstock.gateway.pulsar.admin.stats import Stats
 from penstock.gateway.pulsar.admin.subscriptions import SubscriptionsDesk
 from penstock.gateway.pulsar.admin.table import Table
+from penstock.gateway.pulsar.admin.termination import Termination
 from penstock.gateway.pulsar.admin.topics import TopicsDesk
 from penstock.gateway.pulsar.consumers import ConsumerDesk
 from penstock.gateway.pulsar.lookup import Home
@@ -65,7 +67,8 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         subscriptions,
         Cursors(places, subscriptions, broker.subscriptions, broker.fetcher, seek, clock),
         Messages(places, subscriptions, broker.fetcher),
-        Stats(places, figures, broker.subscriptions, broker.fetcher, home),
+        Termination(places, broker.endings, broker.producers, broker.subscriptions, broker.fetcher),
+        Stats(places, figures, broker.subscriptions, broker.fetcher, home, broker.endings),
         NamespacesDesk(broker.tenants, broker.namespaces, places, topics),
         Cluster(home, obstacle),
     )

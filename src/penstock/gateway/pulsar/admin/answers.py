@@ -19,6 +19,7 @@ STATUS: dict[type[errors.PenstockError], int] = {
     errors.TenantExists: 409,
     errors.SubscriptionExists: 409,
     errors.TenantNotFound: 404,
+    errors.TopicTerminated: 405,
     errors.BadTopicSettings: 412,
     errors.TooManySubscriptions: 412,
     errors.TooManyNamespaces: 412,

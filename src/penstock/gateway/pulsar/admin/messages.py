@@ -73,14 +73,14 @@ class Messages:
     async def at_time(self, asked: Asked) -> Reply:
         """The first message that was stored at that time or later; where the next will be, when there is none."""
         place = self._places.found(topic_of(asked, self._places))
-        return in_json(_id(place, self._fetcher.row_at_time(place.queue, asked.number("timestamp"))))
+        return in_json(id_of(place, self._fetcher.row_at_time(place.queue, asked.number("timestamp"))))
 
     async def last(self, asked: Asked) -> Reply:
         place = self._places.found(topic_of(asked, self._places))
         first, behind = self._fetcher.rows(place.queue)
         if behind == first:
             return in_json({"ledgerId": -1, "entryId": -1, "partitionIndex": place.name.partition})
-        found = _id(place, behind - 1)
+        found = id_of(place, behind - 1)
         if is_ours(place.topic):
             batch = await self._fetcher.fetch_rows(place.queue, behind - 1, 1, 1)
             metadata = metadata_in(batch.payloads[0], check=False)[0] if batch.payloads else None
@@ -89,5 +89,5 @@ class Messages:
         return in_json(found)
 
 
-def _id(place: Place, row: int) -> dict[str, int]:
+def id_of(place: Place, row: int) -> dict[str, int]:
     return {"ledgerId": place.queue, "entryId": row, "partitionIndex": place.name.partition}

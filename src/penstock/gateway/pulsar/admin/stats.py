@@ -3,6 +3,8 @@
 A ledger is a queue here, and there is one for each topic or partition, for ever.
 """
 
+from collections.abc import Container
+
 from penstock.core.fetch import Fetcher
 from penstock.core.subscriptions.cursor import Cursor
 from penstock.core.subscriptions.registry import Attached, Subscriptions
@@ -25,8 +27,15 @@ _TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 class Stats:
     def __init__(
-        self, places: Places, figures: TopicFigures, subscriptions: Subscriptions, fetcher: Fetcher, home: Home
+        self,
+        places: Places,
+        figures: TopicFigures,
+        subscriptions: Subscriptions,
+        fetcher: Fetcher,
+        home: Home,
+        ended: Container[int],
     ) -> None:
+        self._ended = ended
         self._places, self._figures, self._home = places, figures, home
         self._subscriptions, self._fetcher = subscriptions, fetcher
 
@@ -92,7 +101,7 @@ class Stats:
             "currentLedgerEntries": behind - first,
             "currentLedgerSize": size_bytes,
             "lastConfirmedEntry": f"{queue}:{behind - 1}",
-            "state": "LedgerOpened",
+            "state": "Terminated" if queue in self._ended else "LedgerOpened",
             "ledgers": [ledger],
             "cursors": {each.subscription.name: cursor_figures(each) for each in several},
             "schemaLedgers": [],

@@ -16,7 +16,6 @@ UNSERVED: tuple[tuple[str, int, str], ...] = (
     ("admin/v2/non-persistent", 405, "non-persistent topics are not served here: use persistent ones"),
     ("admin/v2/schemas/*/*/*/compatibility", 405, "schemas are not kept here: send bytes, and decode them yourself"),
     ("admin/v2/schemas", 404, "there is no schema: none are kept here"),
-    (f"{_TOPIC}/terminate", 405, "topics cannot be terminated here: stop the producers instead"),
     (f"{_TOPIC}/compaction", 405, "topics are not compacted here"),
     (f"{_TOPIC}/unload", 405, "a topic cannot be unloaded: there is one broker, and it serves all topics"),
     (f"{_TOPIC}/truncate", 405, "topics are not truncated by hand: retention does it, or delete the topic"),
