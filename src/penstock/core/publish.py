@@ -6,9 +6,10 @@ the highest of that producer in that queue was stored before, is not stored agai
 acknowledgement waits for everything appended so far, since the first copy may still wait for its sync.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.config import BrokerConfig
+from penstock.core.endings import Endings
 from penstock.core.waits import Waits
 from penstock.errors import MessageTooLarge, TopicTerminated
 from penstock.model import Entry
@@ -21,7 +22,7 @@ Then = Callable[[Exception | None], None]
 
 class Publisher:
     def __init__(
-        self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig, ended: Container[int] = ()
+        self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig, ended: Endings | None = None
     ) -> None:
         self._store, self._keeper, self._waits, self._ended = store, keeper, waits, ended
         self._bytes_max = config.message_bytes_max
@@ -33,7 +34,7 @@ class Publisher:
         may be in a protocol that has a limit of its own; 0 for the broker's.
         """
         if self._ended:
-            self._check_ended(entries)
+            _check_not_ended(entries, self._ended)
         fresh = self._fresh(entries) if self._are_numbered(entries, bytes_max or self._bytes_max) else entries
         if not fresh:
             self._keeper.when_durable(self._store.end_position, then)
@@ -41,10 +42,6 @@ class Publisher:
         self._store.append(fresh)
         complete = len(fresh) == len(entries)
         self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
-
-    def _check_ended(self, entries: Sequence[Entry]) -> None:
-        if any(entry.queue in self._ended for entry in entries):
-            raise TopicTerminated
 
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog. What comes
@@ -90,3 +87,8 @@ class Publisher:
     def last_sequence(self, queue: int, producer: int) -> int:
         """The highest sequence stored from a producer in a queue; -1 for none."""
         return self._store.table(queue).producers.get(producer, -1)
+
+
+def _check_not_ended(entries: Sequence[Entry], ended: Endings) -> None:
+    if any(entry.queue in ended for entry in entries):
+        raise TopicTerminated

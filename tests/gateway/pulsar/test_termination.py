@@ -1,4 +1,4 @@
-"""Topics are terminated over HTTP: seen by producers and consumers, frame by frame, and by Pulsar's client for Python."""
+"""Topics are terminated over HTTP: seen by producers and consumers frame by frame, and by the client for Python."""
 
 import asyncio
 
