@@ -20,7 +20,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-client bench-spark lint format crash crash-spark fuzz simulate lock proto clean
+.PHONY: help setup demo test interop test-spark serve bench bench-rocketmq bench-pulsar bench-client bench-spark lint format crash crash-spark fuzz simulate lock proto clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench: $(STAMP) ## measure, and print what was measured
 
 bench-rocketmq: $(STAMP) ## Penstock beside RocketMQ, same Java client (needs Java 17 with Maven); quickly: make bench-rocketmq ARGS=--quick
 	@$(PY) -m bench.rocketmq $(ARGS)
+
+bench-pulsar: $(STAMP) ## Penstock beside Pulsar, same Java client (needs Java 17 with Maven); quickly: make bench-pulsar ARGS=--quick
+	@$(PY) -m bench.pulsar $(ARGS)
 
 bench-client: $(STAMP) ## the client for Python beside the Java client, on one Penstock (without Java: make bench-client ARGS="--only python")
 	@$(PY) -m bench.client $(ARGS)

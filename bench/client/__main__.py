@@ -25,10 +25,13 @@ from tests.compat.rocketmq.clients import Process
 
 from bench.client.lines import JAVA, ORDERS, OURS, Result, table
 from bench.lines import settle
-from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, cpu_s, machine_cpu_s, serving
-from bench.rocketmq.lines import FULL, QUICK, Amounts
-from bench.rocketmq.load import WAIT_S, Load, LoadFailed
-from bench.rocketmq.rounds import NOISY_SHARE
+from bench.machine import cpu_s, machine_cpu_s
+from bench.rocketmq.brokers import ROCKETMQ, Ports, serving
+from bench.rocketmq.lines import RACE
+from bench.sides.brokers import PENSTOCK, Broker
+from bench.sides.lines import FULL, QUICK, Amounts
+from bench.sides.load import WAIT_S, Load, LoadFailed
+from bench.sides.rounds import NOISY_SHARE
 
 EXIT_DONE, EXIT_NOT_DONE = 0, 2
 
@@ -105,17 +108,17 @@ def _pinned(core: int) -> Iterator[None]:
 
 def _started(name: str, home: Path) -> Load:
     if name == JAVA:
-        return Load.started(home, _say)
+        return Load.started(ROCKETMQ, RACE.message, home, _say)
     home.mkdir(parents=True)
     root = Path(__file__).parents[2]  # the process has a home of its own
     command = ["env", "-C", str(root), sys.executable, "-m", "bench.client.ours"]
-    return Load(Process(command, home, WAIT_S).ready())
+    return Load(Process(command, home, WAIT_S).ready(), RACE.message)
 
 
 def _result(key: str, name: str, load: Load, broker: Broker, amounts: Amounts, run: int) -> Result:
     settle()
     order = ORDERS[key]
-    load.begin(broker.namesrv, order.order, **order.words, **amounts.words())
+    load.begin(broker.address, order.order, **order.words, **amounts.words())
     before = _used(load, broker)
     figures = load.end()
     wall_s, used, others = (now - then for now, then in zip(_used(load, broker), before, strict=True))

@@ -1,7 +1,7 @@
 """The client for Python under the same orders as the Java program: read from stdin line by line, answered in JSON.
 
-    send window=256 seconds=5 warm=1 bytes=1024 queues=4 namesrv=... topic=...     then: go
-    consume count=200000 bytes=1024 queues=4 namesrv=... topic=...                 then: go
+    send window=256 seconds=5 warm=1 bytes=1024 queues=4 service=... topic=...     then: go
+    consume count=200000 bytes=1024 queues=4 service=... topic=...                 then: go
 
 `send` is awaited sends, so many in flight, through one producer. `consume` sends a backlog, then a push consumer takes
 it with a handler that does nothing, counted from the first message to the last.
@@ -56,7 +56,7 @@ async def _go() -> None:
 async def send(words: Words, go: Go) -> Figures:
     await _make_topic(words)
     body = os.urandom(int(words["bytes"]))
-    async with Producer(words["namesrv"], GROUP) as producer:
+    async with Producer(words["service"], GROUP) as producer:
         await _sent(producer, words, body, float(words["warm"]))
         await go()
         gc.collect()
@@ -105,7 +105,7 @@ async def consume(words: Words, go: Go) -> Figures:
     await go()
     gc.collect()
     async with PushConsumer(
-        words["namesrv"], f"group-{words['topic']}", handle, topics={words["topic"]: "*"}, start=FIRST
+        words["service"], f"group-{words['topic']}", handle, topics={words["topic"]: "*"}, start=FIRST
     ):
         async with asyncio.timeout(WAIT_S):
             await all_there.wait()
@@ -118,20 +118,20 @@ async def _backlog(words: Words) -> int:
     body = os.urandom(int(words["bytes"]))
     batches = -(-int(words["count"]) // BATCH)
     numbers = iter(range(batches))
-    async with Producer(words["namesrv"], GROUP) as producer:
+    async with Producer(words["service"], GROUP) as producer:
 
         async def one_after_the_other() -> None:
             for _ in numbers:
                 await producer.send_batch([Message(words["topic"], body) for _ in range(BATCH)])
 
         await asyncio.gather(*(one_after_the_other() for _ in range(BATCHES_AT_ONCE)))
-    async with Operator(words["namesrv"]) as operator:  # a batch that was tried again may be there twice
+    async with Operator(words["service"]) as operator:  # a batch that was tried again may be there twice
         return sum(queue.max_offset for queue in (await operator.topic_stats(words["topic"])).values())
 
 
 async def _make_topic(words: Words) -> None:
     queues = int(words["queues"])
-    async with Operator(words["namesrv"]) as operator:
+    async with Operator(words["service"]) as operator:
         for address in (await operator.masters()).values():
             await operator.put_topic(address, TopicConfig(words["topic"], queues, queues))
 

@@ -27,7 +27,7 @@ from tests.compat.rocketmq import toolchain
 
 from bench.lines import settle
 from bench.rocketmq.brokers import Ports, serving
-from bench.rocketmq.rounds import NOISY_SHARE
+from bench.sides.rounds import NOISY_SHARE
 from bench.spark import messages
 from bench.spark.engines import WORK, Engine, Kafka, Penstock, broker_address
 from bench.spark.kafka import connector_jars, kafka
@@ -107,7 +107,7 @@ def _standing(args: argparse.Namespace) -> Iterator[tuple[int, dict[str, Place]]
         brokers: dict[str, tuple[str, int]] = {}
         if PENSTOCK in names:
             own = stack.enter_context(serving(PENSTOCK, place / PENSTOCK, "async", Ports.free()))
-            brokers[PENSTOCK] = own.namesrv, own.pids[0]
+            brokers[PENSTOCK] = own.address, own.pids[0]
         if KAFKA in names:
             other = stack.enter_context(kafka(place / KAFKA, _say))
             brokers[KAFKA] = other.servers, other.pid

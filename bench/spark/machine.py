@@ -1,4 +1,4 @@
-"""What processes use, from /proc: CPU of a whole family, also of those that end meanwhile, and the largest worker."""
+"""What a Spark uses: CPU of a whole family, also of those that end meanwhile, and the largest worker."""
 
 import contextlib
 import os
@@ -7,42 +7,15 @@ import time
 from pathlib import Path
 from typing import Self
 
-from bench.rocketmq.brokers import machine_cpu_s
+from bench.machine import cpu_s, family, machine_cpu_s, memory_mb
 
 EVERY_S = 0.2
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def family(pid: int) -> list[int]:
-    """A process and all that it has started."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has just ended
-            for child in task.read_text().split():
-                found += family(int(child))
-    return found
 
 
 def is_python(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return "python" in Path(f"/proc/{pid}/comm").read_text()
     return False
-
-
-def cpu_s(pid: int) -> float:
-    """utime and stime of all threads; 0 when it has ended."""
-    with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-    return 0.0
-
-
-def anonymous_mb(pid: int) -> float:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 class Watch:
@@ -81,7 +54,7 @@ class Watch:
             self._now[pid] = max(cpu_s(pid), self._now.get(pid, 0.0))
             if is_python(pid) and pid not in (self._spark, self._broker):
                 self._workers.add(pid)
-                self.worker_mb = max(self.worker_mb, anonymous_mb(pid))
+                self.worker_mb = max(self.worker_mb, memory_mb(pid, "RssAnon"))
 
     def _used_s(self, pids: set[int]) -> float:
         return sum(self._now[pid] - self._before.get(pid, 0.0) for pid in pids)

@@ -1,5 +1,4 @@
-"""A real Pulsar on loopback: `standalone`, one Java process (broker, bookie, metadata) on free ports, with a folder of its
-own.
+"""A real Pulsar on loopback: `standalone`, one Java process (broker, bookie, metadata) on free ports in its own folder.
 
     with real_pulsar(folder) as peer:
         peer.service, peer.web                        # pulsar://HOST:PORT and http://HOST:PORT

@@ -39,16 +39,16 @@ def python_old(say: Say = quiet) -> list[str]:
 
 
 def java_driver(say: Say = quiet) -> list[str]:
-    classpath = java_program(f"pulsar-java-{JAVA_LTS}", HERE / "java", say)
+    classpath = java_program(f"pulsar-java-{JAVA_LTS}", HERE / "java", say, f"-Dpulsar.version={JAVA_LTS}")
     return [java(), *JVM_FLAGS, *OPENED, "-cp", classpath, "penstock.compat.pulsar.Driver"]
 
 
-def java_program(name: str, source: Path, say: Say = quiet) -> str:
-    """Where Java finds a Maven project's classes, compiled now if need be, and the client."""
+def java_program(name: str, source: Path, say: Say, *versions: str) -> str:
+    """Where Java finds a Maven project's classes, compiled now if need be, and its packages."""
 
     def build(source: Path, folder: Path, limit_s: float) -> None:
-        places = [f"-Dmdep.outputFile={folder / 'classpath'}", f"-Dpulsar.version={JAVA_LTS}"]
-        maven(source, folder, limit_s, *places, "compile", "dependency:build-classpath")
+        place = f"-Dmdep.outputFile={folder / 'classpath'}"
+        maven(source, folder, limit_s, *versions, place, "compile", "dependency:build-classpath")
 
     folder = built(name, source, build, say)
     return f"{folder / 'classes'}{os.pathsep}{(folder / 'classpath').read_text().strip()}"

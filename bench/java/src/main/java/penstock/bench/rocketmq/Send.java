@@ -1,22 +1,24 @@
-package penstock.bench;
+package penstock.bench.rocketmq;
 
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Semaphore;
-import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import penstock.bench.Figures;
+import penstock.bench.Load;
+import penstock.bench.Request;
+import penstock.bench.Tally;
+import penstock.bench.Window;
 
 /**
  * {@code send mode=sync threads=16}, {@code mode=async window=1000} or {@code mode=batch threads=4 batch=32}, each with
  * {@code warm=1 seconds=5 bytes=1024 queues=4}: as fast as it goes, through one producer, for so many seconds.
  */
 final class Send {
-    private static final long DRAIN_S = 30;
     private static final int FAILURES_MAX = 100_000;
     private static final Map<String, Mode> MODES = Map.of("sync", Send::sync, "async", Send::async, "batch", Send::batch);
 
@@ -36,7 +38,7 @@ final class Send {
     private Send(Request request, DefaultMQProducer producer) {
         this.request = request;
         this.producer = producer;
-        this.body = Clients.body(request);
+        this.body = request.body();
     }
 
     static Figures run(Request request, Load.Go go) throws Exception {
@@ -89,52 +91,35 @@ final class Send {
     private void repeat(long until, Once once) {
         for (long began = System.nanoTime(); began < until && tally.failures() < FAILURES_MAX; began = System.nanoTime()) {
             try {
-                answered(began, once.send());
+                Exception failure = failure(once.send());
+                if (failure != null) {
+                    throw failure;
+                }
+                tally.took(System.nanoTime() - began);
             } catch (Exception failure) {
                 tally.failed(failure);
             }
         }
     }
 
-    private void answered(long began, SendResult result) {
-        if (result.getSendStatus() == SendStatus.SEND_OK) {
-            tally.took(System.nanoTime() - began);
-        } else {
-            tally.failed(new IllegalStateException(result.getSendStatus().name()));
-        }
+    /** Null when there is none. */
+    private static Exception failure(SendResult result) {
+        SendStatus status = result.getSendStatus();
+        return status == SendStatus.SEND_OK ? null : new IllegalStateException(status.name());
     }
 
     private void async(long until) throws Exception {
-        int window = request.number("window");
-        Semaphore open = new Semaphore(window);
-        for (long began = System.nanoTime(); began < until && tally.failures() < FAILURES_MAX; began = System.nanoTime()) {
-            open.acquire();
-            producer.send(Clients.message(request, body), new Answer(System.nanoTime(), open));
-        }
-        if (!open.tryAcquire(window, DRAIN_S, TimeUnit.SECONDS)) {
-            throw new IllegalStateException("sends were neither answered nor failed within " + DRAIN_S + " s");
-        }
-    }
+        Window window = new Window(request.number("window"), tally);
+        window.fill(until, began -> producer.send(Clients.message(request, body), new SendCallback() {
+            @Override
+            public void onSuccess(SendResult result) {
+                window.ended(began, failure(result));
+            }
 
-    private final class Answer implements SendCallback {
-        private final long began;
-        private final Semaphore open;
-
-        Answer(long began, Semaphore open) {
-            this.began = began;
-            this.open = open;
-        }
-
-        @Override
-        public void onSuccess(SendResult result) {
-            answered(began, result);
-            open.release();
-        }
-
-        @Override
-        public void onException(Throwable failure) {
-            tally.failed(failure);
-            open.release();
-        }
+            @Override
+            public void onException(Throwable failure) {
+                window.ended(began, failure);
+            }
+        }));
     }
 }

@@ -1,7 +1,6 @@
-package penstock.bench;
+package penstock.bench.rocketmq;
 
 import java.util.Map;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -11,6 +10,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import penstock.bench.Request;
 
 /** Producers and consumers as an application makes them: nothing is tuned, except that a failed send is not tried again. */
 final class Clients {
@@ -28,7 +28,7 @@ final class Clients {
 
     static DefaultMQProducer producer(Request request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("bench-producer");
-        producer.setNamesrvAddr(request.text("namesrv"));
+        producer.setNamesrvAddr(request.text("service"));
         producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(0); // a message that counts was sent once
         producer.setRetryTimesWhenSendAsyncFailed(0);
@@ -57,7 +57,7 @@ final class Clients {
 
     static DefaultMQPushConsumer consumer(Request request, Seen seen) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("group-" + request.text("topic"));
-        consumer.setNamesrvAddr(request.text("namesrv"));
+        consumer.setNamesrvAddr(request.text("service"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.text("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -69,11 +69,5 @@ final class Clients {
 
     static Message message(Request request, byte[] body) {
         return new Message(request.text("topic"), body);
-    }
-
-    static byte[] body(Request request) {
-        byte[] body = new byte[request.number("bytes")];
-        ThreadLocalRandom.current().nextBytes(body);
-        return body;
     }
 }

@@ -4,10 +4,10 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /** What was measured, as one JSON object. */
-final class Figures {
+public final class Figures {
     private final Map<String, Object> fields = new LinkedHashMap<>();
 
-    Figures with(String name, Object value) {
+    public Figures with(String name, Object value) {
         fields.put(name, value);
         return this;
     }

@@ -1,7 +1,7 @@
 """The order of things: both brokers stand, one is under load while the other idles, and they take turns.
 
 Before the first line both get some load that does not count, and so does a first round of every line: the client's code
-and RocketMQ's have to be compiled. Who goes first changes from round to round.
+and the rival's have to be compiled. Who goes first changes from round to round.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from tests.compat.rocketmq.toolchain import Say
 
 from bench.lines import settle
-from bench.rocketmq.brokers import PENSTOCK, Broker, Ports, serving
-from bench.rocketmq.lines import FAILED, MEMORY, ORDERS, START, Amounts, Result
-from bench.rocketmq.load import Figures, Load, LoadFailed
+from bench.sides.brokers import PENSTOCK, Broker, Ports, Serving
+from bench.sides.lines import FAILED, MEMORY, START, Amounts, Figures, Race, Result
+from bench.sides.load import Load, LoadFailed
 
 IDLE_S = 3.0
 NOISY_SHARE = 0.1
@@ -24,6 +24,9 @@ NOISY_SHARE = 0.1
 class Plan(NamedTuple):
     """What to do."""
 
+    race: Race
+    serving: Serving
+    free_ports: Callable[[], Ports]
     folder: Path
     brokers: Sequence[str]
     keys: Sequence[str]
@@ -37,7 +40,7 @@ def results(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
     """All measurements with one flush."""
     if START in plan.keys or MEMORY in plan.keys:
         yield from _starts(plan, flush, load)
-    wanted = [key for key in ORDERS if key in plan.keys]
+    wanted = [key for key in plan.race.orders if key in plan.keys]
     if wanted:
         yield from _loads(plan, flush, load, wanted)
 
@@ -45,7 +48,7 @@ def results(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
 def _starts(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
     for run in range(plan.amounts.runs):
         for name in _turn(plan.brokers, run):
-            first_s, idle_mb = _start(plan.folder / f"{name}-{flush}-start-{run}", name, flush, load)
+            first_s, idle_mb = _start(plan, f"{name}-{flush}-start-{run}", name, flush, load)
             plan.say(
                 f"{flush} flush, start {run + 1}, {name}: first message after {first_s:.2f} s, {idle_mb:.0f} MB idle"
             )
@@ -55,13 +58,13 @@ def _starts(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
                 yield Result(flush, MEMORY, name, {"idle_mb": idle_mb})
 
 
-def _start(folder: Path, name: str, flush: str, load: Load) -> tuple[float, float]:
+def _start(plan: Plan, folder: str, name: str, flush: str, load: Load) -> tuple[float, float]:
     """Seconds from the start of the processes to the first message taken, and memory some seconds after that."""
-    ports = Ports.free()
-    load.begin(f"127.0.0.1:{ports.namesrv}", "first")
+    ports = plan.free_ports()
+    load.begin(ports.address, "first")
     tried = load.trying()
     began = time.perf_counter()
-    with serving(name, folder, flush, ports) as broker:
+    with plan.serving(name, plan.folder / folder, flush, ports) as broker:
         tried()
         first_s = time.perf_counter() - began
         time.sleep(IDLE_S)
@@ -72,8 +75,9 @@ def _loads(plan: Plan, flush: str, load: Load, wanted: Sequence[str]) -> Iterato
     with contextlib.ExitStack() as stack:
         brokers = {}
         for name in plan.brokers:
-            ports, profile = Ports.free(), plan.profile if name == PENSTOCK else ""
-            brokers[name] = stack.enter_context(serving(name, plan.folder / f"{name}-{flush}", flush, ports, profile))
+            ports, profile = plan.free_ports(), plan.profile if name == PENSTOCK else ""
+            folder = plan.folder / f"{name}-{flush}"
+            brokers[name] = stack.enter_context(plan.serving(name, folder, flush, ports, profile))
             plan.say(brokers[name].text())
         for broker in brokers.values():
             _heat(plan, broker, load)
@@ -87,14 +91,14 @@ def _loads(plan: Plan, flush: str, load: Load, wanted: Sequence[str]) -> Iterato
 
 
 def _heat(plan: Plan, broker: Broker, load: Load) -> None:
-    """Load that does not count: RocketMQ's own code takes a while to be compiled, and so does the client's."""
+    """Load that does not count: the rival's code takes a while to be compiled, and so does the client's."""
     plan.say(f"{broker.name} is warmed up for {plan.amounts.heat_s:g} s")
-    order = ORDERS["async-send"]
+    order = plan.race.orders[plan.race.heat]
     load.run(broker, order.order, **order.words, **{**plan.amounts.words(), "seconds": plan.amounts.heat_s})
 
 
 def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: str) -> Iterator[Result]:
-    order = ORDERS[key]
+    order = plan.race.orders[key]
     for run in range(plan.amounts.runs + 1):
         for name in _turn(list(brokers), run):
             settle()

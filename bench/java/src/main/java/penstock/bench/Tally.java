@@ -5,7 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /** What came of the operations of one run, from any thread: how long each took, how many failed, and why the first did. */
-final class Tally {
+public final class Tally {
     private static final int OPERATIONS_MAX = 8_000_000; // later ones are counted and not timed
 
     private final int[] micros;
@@ -13,39 +13,39 @@ final class Tally {
     private final AtomicInteger failures = new AtomicInteger();
     private final AtomicReference<String> firstFailure = new AtomicReference<>("");
 
-    Tally() {
+    public Tally() {
         micros = new int[OPERATIONS_MAX];
     }
 
-    void took(long nanos) {
+    public void took(long nanos) {
         int at = operations.getAndIncrement();
         if (at < micros.length) {
             micros[at] = (int) Math.min(nanos / 1_000, Integer.MAX_VALUE);
         }
     }
 
-    void failed(Throwable failure) {
+    public void failed(Throwable failure) {
         failures.incrementAndGet();
         Throwable reason = failure.getCause() == null ? failure : failure.getCause(); // the client wraps what it caught
         firstFailure.compareAndSet("", reason.toString().lines().findFirst().orElse("unknown"));
     }
 
-    int operations() {
+    public int operations() {
         return operations.get();
     }
 
-    int failures() {
+    public int failures() {
         return failures.get();
     }
 
-    void clear() {
+    public void clear() {
         operations.set(0);
         failures.set(0);
         firstFailure.set("");
     }
 
     /** The figures, where one operation stands for so many messages. Call it when all operations have ended. */
-    Figures figures(long tookNanos, int messagesEach) {
+    public Figures figures(long tookNanos, int messagesEach) {
         int timed = Math.min(operations.get(), micros.length);
         Arrays.sort(micros, 0, timed);
         long messages = (long) operations.get() * messagesEach;

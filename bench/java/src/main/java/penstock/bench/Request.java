@@ -2,9 +2,10 @@ package penstock.bench;
 
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** An order: its name, then {@code word=value}. */
-final class Request {
+public final class Request {
     private final String name;
     private final Map<String, String> values = new HashMap<>();
 
@@ -21,7 +22,7 @@ final class Request {
         return name;
     }
 
-    String text(String key) {
+    public String text(String key) {
         String value = values.get(key);
         if (value == null) {
             throw new IllegalArgumentException(name + " needs " + key + "=");
@@ -29,11 +30,18 @@ final class Request {
         return value;
     }
 
-    int number(String key) {
+    public int number(String key) {
         return Integer.parseInt(text(key));
     }
 
-    long nanos(String key) {
+    public long nanos(String key) {
         return (long) (Double.parseDouble(text(key)) * 1e9);
+    }
+
+    /** Bytes that cannot be compressed. */
+    public byte[] body() {
+        byte[] body = new byte[number("bytes")];
+        ThreadLocalRandom.current().nextBytes(body);
+        return body;
     }
 }

@@ -1,6 +1,6 @@
-"""The Java client that puts load on the brokers: one process for both, told what to do line by line.
+"""The client that puts load on the brokers: one process for both, told what to do line by line.
 
-    with Load.started(home, say) as load:
+    with Load.started("rocketmq", {"bytes": 1_024}, home, say) as load:
         figures = load.run(broker, "send", mode="sync", threads=16, ...)
 
 `figures` has what the client measured (messages, per_s, p50_ms, p99_ms, failures), what the broker's process used
@@ -11,21 +11,22 @@ anybody else in that time (others_share): if that is not near 0, the figures are
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tests.compat.rocketmq import toolchain
+from tests.compat.pulsar import toolchain as pulsar
+from tests.compat.rocketmq import toolchain as rocketmq
 from tests.compat.rocketmq.clients import Process
 
-from bench.rocketmq.brokers import Broker, cpu_s, machine_cpu_s
+from bench.machine import cpu_s, machine_cpu_s
+from bench.sides.brokers import Broker
+from bench.sides.lines import Figures
 
-HERE = Path(__file__).parent
+JAVA = Path(__file__).parents[1] / "java"
 WAIT_S = 300  # above every wait that the program has itself
 JVM_FLAGS = ("-Xms1g", "-Xmx1g")
-MESSAGE = {"bytes": 1_024, "queues": 4}
-
-Figures = dict[str, float]
+VERSIONS = (f"-Drocketmq.version={rocketmq.CLIENT_5}", f"-Dpulsar.version={pulsar.JAVA_LTS}")
 
 
 class Used(NamedTuple):
@@ -52,16 +53,17 @@ class LoadFailed(Exception):
 class Load:
     """The client's process."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, process: Process, message: Mapping[str, object]) -> None:
+        self._process, self._message = process, message
         self._numbers = itertools.count(1)
 
     @classmethod
-    def started(cls, home: Path, say: toolchain.Say) -> Self:
-        program = toolchain.java_program("rocketmq-bench", HERE / "java", toolchain.CLIENT_5, say)
-        command = [toolchain.java(), *JVM_FLAGS, f"-Duser.home={home}", "-cp", program, "penstock.bench.Load"]
+    def started(cls, client: str, message: Mapping[str, object], home: Path, say: rocketmq.Say) -> Self:
+        """With the Java client of one system; `message` is what every order says of messages and topics."""
+        program = pulsar.java_program("bench", JAVA, say, *VERSIONS)
+        java = [rocketmq.java(), *JVM_FLAGS, *pulsar.OPENED, f"-Duser.home={home}"]
         home.mkdir(parents=True)
-        return cls(Process(command, home, WAIT_S).ready())
+        return cls(Process([*java, "-cp", program, f"penstock.bench.{client}.Main"], home, WAIT_S).ready(), message)
 
     @property
     def pid(self) -> int:
@@ -69,7 +71,7 @@ class Load:
 
     def run(self, broker: Broker, order: str, **words: object) -> Figures:
         """One measurement, on a topic of its own."""
-        self.begin(broker.namesrv, order, **words)
+        self.begin(broker.address, order, **words)
         before = self._used(broker)
         figures = self.end()
         used = self._used(broker) - before
@@ -83,10 +85,10 @@ class Load:
         client_s = cpu_s(self._process.pid)
         return Used(time.perf_counter(), broker.cpu_s(), client_s, machine_cpu_s())
 
-    def begin(self, namesrv: str, order: str, **words: object) -> None:
+    def begin(self, address: str, order: str, **words: object) -> None:
         """Have everything set up and warm."""
         topic = f"bench-{self.pid}-{next(self._numbers)}"  # two clients on one broker keep apart
-        given = {**MESSAGE, **words, "namesrv": namesrv, "topic": topic}
+        given = {**self._message, **words, "service": address, "topic": topic}
         self._checked(self._process.ask(" ".join([order, *(f"{key}={value}" for key, value in given.items())])))
 
     def end(self) -> Figures:

@@ -1,0 +1,41 @@
+"""What processes and the machine use, from /proc (Linux)."""
+
+import contextlib
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            for child in task.read_text().split():
+                found += family(int(child))
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    """utime and stime of all threads; 0 when it has ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+    return 0.0
+
+
+def machine_cpu_s() -> float:
+    """What all processes and the kernel have used on all cores."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (
+        int(ticks) for ticks in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / _TICKS
+
+
+def memory_mb(pid: int, field: str) -> float:
+    """VmRSS is all that is resident, RssAnon what of it is not page cache; 0 when the process has ended."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
+    return 0.0

@@ -1,0 +1,1 @@
+"""Penstock and Pulsar side by side, under the load of one Java client. `make bench-pulsar` prints it."""

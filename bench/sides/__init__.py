@@ -1,0 +1,1 @@
+"""Penstock and another broker side by side, under the load of one client: what those benches share."""
