@@ -151,6 +151,17 @@ class ProducerFenced(PenstockError):
     """Another producer has the topic for itself, or has had it since."""
 
 
+class QuotaExceeded(PenstockError):
+    """Nobody may publish before the backlog is shorter."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the backlog of a subscription is above its quota of {what}: consume it, or raise the quota")
+
+
+class QuotaHolds(QuotaExceeded):
+    """The same, and producers are meant to wait."""
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 

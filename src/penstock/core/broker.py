@@ -24,6 +24,7 @@ from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
 from penstock.core.namespaces import Namespaces
 from penstock.core.offsets import Offsets
+from penstock.core.policies import PolicyBook, Retention
 from penstock.core.producers import Producers
 from penstock.core.publish import Publisher
 from penstock.core.readers import Readers
@@ -33,8 +34,9 @@ from penstock.core.stages import NO_FROST, Frost
 from penstock.core.staging import Staging
 from penstock.core.subscriptions.registry import Subscriptions
 from penstock.core.tenants import Tenants
-from penstock.core.topics import Topics, TopicSettings
+from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
+from penstock.core.upkeep import Upkeep
 from penstock.core.vitals import Physician
 from penstock.core.waits import Waits
 from penstock.core.watch import Watch
@@ -94,6 +96,9 @@ class Broker:
             settings.subscriptions_max,
             self.endings,
         )
+        self.policies = PolicyBook(store, self.keeper, self.topics, self.bus)
+        self.upkeep = Upkeep(store, self.topics, self.policies, self.subscriptions, self.producers, clock)
+        self.producers.guard(self.upkeep.admit)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
         self.physician = Physician(config.server.data, store, self.topics, self.fetcher, clock)
         self.traffic = Traffic(clock, settings.counters_max)
@@ -242,8 +247,12 @@ class Broker:
         if now_ms - self._retained_ms >= self.config.store.clean_interval_ms:
             self._retained_ms = now_ms
             if self.store.read_only_because is None:
+                self.upkeep.tick()
                 needed = self.subscriptions.first_unacked
-                apply_retention(self.store, self.topics, self._clock, self.bus, needed)
+                apply_retention(self.store, self.topics, self._clock, self.bus, needed, self._retention)
+
+    def _retention(self, topic: Topic) -> Retention | None:
+        return self.policies.applied(topic.name).retention
 
     async def _write_progress(self) -> None:
         self._changes = self.progress.take_changes()

@@ -98,13 +98,21 @@ class _Queue:
 class Producers:
     def __init__(self, store: Store, keeper: Keeper, ended: Container[int] = ()) -> None:
         self._store, self._keeper, self._ended = store, keeper, ended
+        self._admit: Callable[[int], None] = lambda queue: None
         self._queues: dict[int, _Queue] = {}
         self._epochs = {int(key.removeprefix(PREFIX)): int(value) for key, value in store.catalog.items(PREFIX)}
+
+    def guard(self, admit: Callable[[int], None]) -> None:
+        """Ask this, too, whether a queue may have one more: it raises when not."""
+        self._admit = admit
 
     def seat_of(self, queue: int, name: str) -> Seat | None:
         """Who has this name at a queue."""
         there = self._queues.get(queue)
         return there.seats.get(name) if there else None
+
+    def everybody(self) -> list[Seat]:
+        return [seat for there in self._queues.values() for seat in (*there.seats.values(), *there.waiting)]
 
     def at(self, queue: int) -> list[Seat]:
         there = self._queues.get(queue)
@@ -127,6 +135,7 @@ class Producers:
         """
         if seat.queue in self._ended:
             raise TopicTerminated
+        self._admit(seat.queue)
         there = self._queues.setdefault(seat.queue, _Queue())
         try:
             verdict = decide(self._room(seat.queue, there), seat.access, seat.epoch)

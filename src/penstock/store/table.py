@@ -264,6 +264,15 @@ class QueueTable:
             surplus -= int(sums[min(take, until - first) - 1])
         return row
 
+    def bytes_from(self, row: int, enough: int) -> int:
+        """What the rows from `row` on take; no more are counted once it is above `enough`."""
+        total = 0
+        for first, until in self._within_pieces(max(row, self.min_row), self.next_row):
+            total += int(self.rows(first, until)["length"].sum(dtype=np.int64))
+            if total > enough:
+                break
+        return total
+
     def offset_of(self, row: int) -> int:
         return self.next_offset if row >= self.next_row else int(self.rows(row, row + 1)["base"][0])
 

@@ -51,7 +51,7 @@ class Desk:
         self.subscriptions = Subscriptions(
             house.store, house.keeper, self.progress, house.fetcher, house.waits, house.clock, house.bus, 3
         )
-        self.subscriptions.serve(lambda offer: None, Limits())
+        self.subscriptions.serve(lambda offer: None, lambda queue: Limits())
 
     async def queue(self, messages=0, **settings):
         topic = await self.house.topics.create("orders", TopicSettings(write_queues=1, **settings))
@@ -252,7 +252,7 @@ async def test_delayed_rows_come_when_they_are_due(desk, house):
     def inspect(offer):
         offer.due_ms = due_ms if offer.row == 0 else 0
 
-    desk.subscriptions.serve(inspect, Limits())
+    desk.subscriptions.serve(inspect, lambda queue: Limits())
     attached = await desk.subscriptions.create(place, "s", 0, SHARED)
     assert isinstance(attached.feeder, Feeder)
     client = Client()

@@ -7,7 +7,7 @@ crash the last acknowledgements are delivered again.
 A subscription that is not durable lives in memory while it has consumers, and leaves nothing behind.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 
@@ -57,6 +57,8 @@ class Place(msgspec.Struct, frozen=True):
     partition: int = -1
 
 
+LimitsAt = Callable[[int], Limits]
+
 _decoder = msgspec.json.Decoder(Kept)
 _states = msgspec.msgpack.Decoder(CursorState)
 
@@ -78,30 +80,46 @@ class Subscriptions:
         self._store, self._keeper, self._progress = store, keeper, progress
         self._fetcher, self._waits, self._clock, self._max = fetcher, waits, clock, subscriptions_max
         self._of: dict[int, dict[str, Attached]] = {}
-        self._kept: dict[tuple[int, str], Kept] = {}  # durable ones that nobody has asked for yet
+        self._kept: dict[int, dict[str, Kept]] = {}  # the durable ones, by queue
         for _, value in store.catalog.items(PREFIX):
             kept = _decoder.decode(value)
-            self._kept[kept.queue, kept.name] = kept
+            self._kept.setdefault(kept.queue, {})[kept.name] = kept
+        self._count = sum(map(len, self._kept.values()))
         self._inspect: Inspect = lambda offer: None
-        self._limits = Limits()
+        self._limits_at: LimitsAt = lambda queue: Limits()
         self._changed: set[tuple[int, str]] = set()
         bus.listen(self._on_event)
 
-    def serve(self, inspect: Inspect, limits: Limits) -> None:
-        """How a gateway looks into entries, and its limits."""
-        self._inspect, self._limits = inspect, limits
+    def serve(self, inspect: Inspect, limits_at: LimitsAt) -> None:
+        """How a gateway looks into entries, and the limits at a queue."""
+        self._inspect, self._limits_at = inspect, limits_at
+
+    def limit(self) -> None:
+        """Limits have changed."""
+        for names in self._of.values():
+            for attached in names.values():
+                attached.subscription.limit(self._limits(attached.queue, attached.durable))
+                attached.feeder.wake()
+
+    def _limits(self, queue: int, durable: bool) -> Limits:
+        """A consumer of a subscription that is not durable may have any number of messages in hand."""
+        limits = self._limits_at(queue)
+        return limits if durable else msgspec.structs.replace(limits, unacked_per_consumer_max=0)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def find(self, place: Place, name: str, style: Style | None = None) -> Attached | None:
         """One that is there; a durable one is taken up from where it was kept."""
         found = self._of.get(place.queue, {}).get(name)
-        kept = self._kept.get((place.queue, name))
+        kept = self._kept.get(place.queue, {}).get(name)
         if found is None and kept is not None:
-            state = self._progress.get(KIND, _key(place.queue, name))
-            cursor = Cursor.of(_states.decode(state)) if state is not None else Cursor(kept.row)
-            found = self._attach(place, name, cursor, style or Style(), kept)
+            found = self._attach(place, name, self._cursor(kept), style or Style(), kept)
         return found
+
+    def _cursor(self, kept: Kept) -> Cursor:
+        """Of one that nobody has asked for yet."""
+        state = self._progress.get(KIND, _key(kept.queue, kept.name))
+        return Cursor.of(_states.decode(state)) if state is not None else Cursor(kept.row)
 
     def get(self, place: Place, name: str) -> Attached:
         found = self.find(place, name)
@@ -111,14 +129,34 @@ class Subscriptions:
 
     def of(self, place: Place) -> Iterator[Attached]:
         """All subscriptions of a queue."""
-        names = {name for queue, name in self._kept if queue == place.queue} | self._of.get(place.queue, {}).keys()
+        names = self._kept.get(place.queue, {}).keys() | self._of.get(place.queue, {}).keys()
         for name in sorted(names):
             yield self.get(place, name)
 
     def first_unacked(self, queue: int) -> int | None:
         """The first row that a durable subscription of this queue still needs; None when there is none."""
-        marks = [self._mark(kept) for (number, _), kept in self._kept.items() if number == queue]
-        return min(marks, default=None)
+        return min(map(self._mark, self._kept.get(queue, {}).values()), default=None)
+
+    def pass_over(self, queue: int, row: int) -> int:
+        """Everything below a row counts as acknowledged, for every durable subscription; how many entries that are."""
+        passed = 0
+        for kept in self._kept.get(queue, {}).values():
+            if self._mark(kept) < row:
+                passed += self._pass_over(kept, row)
+        return passed
+
+    def _pass_over(self, kept: Kept, row: int) -> int:
+        attached = self._of.get(kept.queue, {}).get(kept.name)
+        cursor = self._cursor(kept) if attached is None else attached.subscription.cursor
+        passed = cursor.backlog(row)
+        if attached is None:
+            cursor.ack_until(row)
+            self._keep(kept.queue, kept.name, cursor)
+        else:
+            attached.subscription.ack_until(row)
+            self.touch(attached)
+            attached.feeder.wake()
+        return passed
 
     def _mark(self, kept: Kept) -> int:
         attached = self._of.get(kept.queue, {}).get(kept.name)
@@ -135,11 +173,12 @@ class Subscriptions:
         """A durable one that begins at a row; returns when that is kept."""
         if self.find(place, name) is not None:
             raise SubscriptionExists(name, place.topic)
-        if len(self._kept) >= self._max:
+        if self._count >= self._max:
             raise TooManySubscriptions(self._max)
         kept = Kept(place.queue, name, row, self._clock.now_ms(), properties or {})
         self._store.put_facts({_fact(place.queue, name): msgspec.json.encode(kept)})
-        self._kept[place.queue, name] = kept
+        self._kept.setdefault(place.queue, {})[name] = kept
+        self._count += 1
         attached = self._attach(place, name, Cursor(row), style, kept)
         await self._keeper.durable(self._store.end_position)
         return attached
@@ -155,7 +194,8 @@ class Subscriptions:
         return self._attach(place, name, Cursor(row), style, None)
 
     def _attach(self, place: Place, name: str, cursor: Cursor, style: Style, kept: Kept | None) -> Attached:
-        subscription = Subscription(name, place.topic, place.partition, cursor, style, self._limits)
+        limits = self._limits(place.queue, kept is not None)
+        subscription = Subscription(name, place.topic, place.partition, cursor, style, limits)
         feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._inspect, self._ended)
         attached = Attached(
             subscription,
@@ -172,7 +212,8 @@ class Subscriptions:
         """It is gone, with its cursor; returns when that is durable."""
         name, queue = attached.subscription.name, attached.queue
         self.drop(attached)
-        if self._kept.pop((queue, name), None) is not None:
+        if self._kept.get(queue, {}).pop(name, None) is not None:
+            self._count -= 1
             self._store.put_facts({_fact(queue, name): None})
             self._progress.put(KIND, _key(queue, name), None)
             self._changed.discard((queue, name))
@@ -186,7 +227,7 @@ class Subscriptions:
             del names[attached.subscription.name]
 
     async def set_properties(self, attached: Attached, properties: dict[str, str]) -> None:
-        kept = self._kept[attached.queue, attached.subscription.name]
+        kept = self._kept[attached.queue][attached.subscription.name]
         kept.properties = attached.properties = properties
         self._store.put_facts({_fact(kept.queue, kept.name): msgspec.json.encode(kept)})
         await self._keeper.durable(self._store.end_position)
@@ -194,17 +235,17 @@ class Subscriptions:
     def _on_event(self, event: Event) -> None:
         """With a topic go its subscriptions."""
         if isinstance(event, TopicDeleted):
-            gone = {queue for queue, _ in self._kept if not self._store.has_queue(queue)}
+            gone = {queue for queue in self._kept if not self._store.has_queue(queue)}
             self._forget(gone | {queue for queue in self._of if not self._store.has_queue(queue)})
 
     def _forget(self, queues: Iterable[int]) -> None:
         for queue in queues:
             for attached in list(self._of.pop(queue, {}).values()):
                 attached.feeder.stop()
-            for number, name in [key for key in self._kept if key[0] == queue]:
-                del self._kept[number, name]
-                self._store.put_facts({_fact(number, name): None})
-                self._progress.put(KIND, _key(number, name), None)
+            for name in self._kept.pop(queue, {}):
+                self._count -= 1
+                self._store.put_facts({_fact(queue, name): None})
+                self._progress.put(KIND, _key(queue, name), None)
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 
@@ -219,8 +260,10 @@ class Subscriptions:
         for queue, name in changed:
             attached = self._of.get(queue, {}).get(name)
             if attached is not None:
-                state = attached.subscription.cursor.state(RUNS_MAX)
-                self._progress.put(KIND, _key(queue, name), msgspec.msgpack.encode(state))
+                self._keep(queue, name, attached.subscription.cursor)
+
+    def _keep(self, queue: int, name: str, cursor: Cursor) -> None:
+        self._progress.put(KIND, _key(queue, name), msgspec.msgpack.encode(cursor.state(RUNS_MAX)))
 
     def stop(self) -> None:
         for names in self._of.values():

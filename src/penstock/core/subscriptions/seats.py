@@ -38,6 +38,12 @@ class Seat(msgspec.Struct):
     def available(self) -> bool:
         return self.permits > 0 and self.open and not self.blocked
 
+    def limit(self, unacked_max: int) -> None:
+        """Another limit from now on."""
+        self.unacked_max = unacked_max
+        if self.blocked and (not unacked_max or self.unacked < unacked_max):
+            self._unblock()
+
     def flow(self, permits: int) -> None:
         """The consumer has room for more."""
         if self.blocked:
@@ -57,7 +63,10 @@ class Seat(msgspec.Struct):
         self.unacked -= messages
         if not self.blocked or self.unacked > self.unacked_max // 2:
             return False
+        self._unblock()
+        return True
+
+    def _unblock(self) -> None:
         self.blocked = False
         self.permits += self.kept_permits
         self.kept_permits = 0
-        return True

@@ -72,7 +72,10 @@ class Style(msgspec.Struct, frozen=True):
 
 class Limits(msgspec.Struct, frozen=True):
     unacked_max: int = 200_000  # of all consumers together; 0: any number
+    unacked_per_consumer_max: int = 0
+    consumers_max: int = 0
     failover_delay_ms: int = 1_000
+    delays: bool = True  # what is meant for later is delivered later
 
 
 class Want(NamedTuple):
@@ -127,6 +130,8 @@ class Subscription:
             raise ConsumerBusy(f"subscription {self.name!r} has consumers of another type ({self.style.kind})")
         elif style.kind == Kind.EXCLUSIVE:
             raise ConsumerBusy("Exclusive consumer is already connected")
+        if 0 < self.limits.consumers_max <= len(self.consumers):
+            raise ConsumerBusy(f"Subscription reached max consumers limit, which is {self.limits.consumers_max}")
         if style.kind == Kind.KEY_SHARED:
             self._selector.add(consumer.seat, ranges)
         self.consumers[consumer.seat.number] = consumer
@@ -261,6 +266,14 @@ class Subscription:
         self.cursor.reset(row)
         self.rewind()
 
+    def limit(self, limits: Limits) -> None:
+        """Other limits from now on."""
+        self.limits = limits
+        for seat in self.seats:
+            seat.limit(limits.unacked_per_consumer_max)
+        if self.blocked and (not limits.unacked_max or self.unacked < limits.unacked_max):
+            self.blocked = False
+
     # --- dealing ------------------------------------------------------------------------------------------------------
 
     def wanted(self, min_row: int, behind: int, now_ms: int) -> Want | None:
@@ -363,7 +376,7 @@ class Subscription:
         return given
 
     def _is_early(self, offer: Offer, now_ms: int) -> bool:
-        if offer.due_ms <= now_ms:
+        if offer.due_ms <= now_ms or not self.limits.delays:
             return False
         self.replay.remove(offer.row)
         self.delayed.add(offer.due_ms, offer.row, offer.slot)

@@ -13,6 +13,7 @@ subscribing.py the subscription that a consumer joins
 consumer.py    one consumer: what it is pushed
 consume.py     permits, acknowledgements, what comes back
 seek.py        where a consumer is, and where it wants to be
+policies.py    what policies mean to clients
 positions.py   from message ids to rows
 inspect.py     what dispatch wants to know of an entry
 unserved.py    what is answered with an error at once
@@ -25,7 +26,6 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
 from penstock.core.broker import Broker
-from penstock.core.subscriptions.subscription import Limits
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.inbox import Reception
 from penstock.gateway.pulsar.admin import Desks, admin_table
@@ -37,6 +37,7 @@ from penstock.gateway.pulsar.handshake import Handshake
 from penstock.gateway.pulsar.inspect import inspect
 from penstock.gateway.pulsar.lookup import Home, Lookup
 from penstock.gateway.pulsar.places import Places
+from penstock.gateway.pulsar.policies import defaults_of, limits_of, namespaces_of
 from penstock.gateway.pulsar.produce import Produce
 from penstock.gateway.pulsar.producers import ProducerDesk
 from penstock.gateway.pulsar.routes import Router
@@ -55,10 +56,13 @@ class Sides(NamedTuple):
 
 def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig, obstacle: Callable[[], str]) -> Sides:
     """All that Pulsar clients may ask, put together. `obstacle` says why the broker is not ready."""
-    places = Places(broker.topics, broker.namespaces, config)
-    subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, config)
-    broker.subscriptions.serve(inspect, Limits(unacked_max=config.unacked_per_subscription_max))
-    consumers = ConsumerDesk(places, subscribing, broker.subscriptions, clock, config)
+    policies = broker.policies
+    policies.serve(namespaces_of(broker.topics), defaults_of(config))
+    places = Places(broker.topics, broker.namespaces, policies)
+    subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, policies)
+    broker.subscriptions.serve(inspect, lambda queue: limits_of(policies.at(queue)))
+    policies.on_change(broker.subscriptions.limit)
+    consumers = ConsumerDesk(places, subscribing, broker.subscriptions, policies, clock, config)
     desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.fetcher), home)
     router = _router(broker, desks, subscribing, clock, config)
     guests = Guests(config.connections_max)
@@ -69,7 +73,8 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
 
 def _router(broker: Broker, desks: Desks, subscribing: Subscribing, clock: Clock, config: PulsarConfig) -> Router:
     places, consumers, seek, home = desks
-    producers = ProducerDesk(places, broker.producers, broker.publisher, subscribing, clock, config)
+    producers = ProducerDesk(places, broker.producers, broker.publisher, broker.policies, subscribing, clock, config)
+    broker.policies.on_change(producers.limit)
     watch = Watch(broker.topics, places, broker.namespaces, broker.bus, config)
     parts = (
         Unserved(),

@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self.introduced = False
         self.version, self.client = 0, ""
         self.who = "anonymous"
-        self.address = self.local_host = ""
+        self.host = self.address = self.local_host = ""
         self.under_way = 0
         self.producers: dict[int, Producer] = {}
         self.sent_away: dict[int, float] = {}  # producers that the broker closed, and when
@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
         self.local_host = transport.get_extra_info("sockname")[0]
-        self.address = f"{host}:{port}"
+        self.host, self.address = host, f"{host}:{port}"
         if not self._guests.enter(self):
             log.warning("a connection too many was closed", address=self.address)
             transport.abort()

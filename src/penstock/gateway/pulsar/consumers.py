@@ -11,16 +11,18 @@ import itertools
 
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
+from penstock.core.policies import PolicyBook
 from penstock.core.subscriptions.keyed import Range
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.seats import Seat
 from penstock.core.subscriptions.subscription import Kind, Style
-from penstock.errors import PenstockError, TopicNotFound
+from penstock.errors import ConsumerBusy, PenstockError, TopicNotFound
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer, State
 from penstock.gateway.pulsar.places import Place, Places, is_ours
+from penstock.gateway.pulsar.policies import SubscribeRates
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
-from penstock.gateway.pulsar.subscribing import Subscribing, check_name
+from penstock.gateway.pulsar.subscribing import Subscribing, check_name, spot_of
 from penstock.model import Action
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import BaseCommand, ServerError
@@ -46,9 +48,11 @@ class ConsumerDesk:
         places: Places,
         subscribing: Subscribing,
         subscriptions: Subscriptions,
+        policies: PolicyBook,
         clock: Clock,
         config: PulsarConfig,
     ) -> None:
+        self._policies, self._rates = policies, SubscribeRates(policies, clock)
         self._places, self._subscribing, self._subscriptions = places, subscribing, subscriptions
         self._clock, self._config = clock, config
         self._numbers = itertools.count()
@@ -72,6 +76,7 @@ class ConsumerDesk:
             raise Refused(ServerError.NotAllowedError, f"{why} (pulsar.consumers_per_connection_max)")
         name = self._places.named(asked.topic)
         check(asked)
+        self._rates.check((name.own_name, connection.host, asked.consumer_name, asked.consumer_id))
         consumer = Consumer(asked, connection, name.partition, self._clock.now_ms())
         connection.consumers[asked.consumer_id] = consumer
         connection.spawn(self._open(consumer, name))
@@ -118,6 +123,7 @@ class ConsumerDesk:
         style = style_of(asked)
         attached = await self._subscribing.attached(asked, place, style)
         await self._make_way(attached, consumer, style)
+        self._check_room(place)
         if not self._places.is_there(place):  # deleted meanwhile
             raise TopicNotFound(place.name.full)
         consumer.queue, consumer.attached = place.queue, attached
@@ -125,10 +131,16 @@ class ConsumerDesk:
             next(self._numbers),
             asked.consumer_name,
             asked.priority_level,
-            self._config.unacked_per_consumer_max if attached.durable else 0,
+            attached.subscription.limits.unacked_per_consumer_max,
         )
         consumer.set_open(not consumer.connection.write_blocked)
         attached.subscription.join(consumer, style, ranges_of(asked), now_ms)
+
+    def _check_room(self, place: Place) -> None:
+        limit = self._policies.applied(place.topic.name).consumers_max
+        several = self._subscriptions.of(spot_of(place)) if limit else ()
+        if limit and sum(len(each.subscription.consumers) for each in several) >= limit:
+            raise ConsumerBusy(f"Topic reached max consumers limit, which is {limit}")
 
     async def _make_way(self, attached: Attached, newcomer: Consumer, style: Style) -> None:
         """Whoever holds it alone on a connection that is dead loses it."""

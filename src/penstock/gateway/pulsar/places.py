@@ -8,8 +8,8 @@ topic that was made here has no permissions for RocketMQ's clients, and one of t
 
 from typing import NamedTuple
 
-from penstock.config import PulsarConfig
 from penstock.core.namespaces import Namespaces
+from penstock.core.policies import Creation, PolicyBook
 from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.errors import NamespaceNotFound, TopicNotFound
 from penstock.gateway.pulsar.routes import Refused
@@ -44,9 +44,12 @@ def is_ours(topic: Topic) -> bool:
 
 
 class Places:
-    def __init__(self, topics: Topics, namespaces: Namespaces, config: PulsarConfig) -> None:
-        self._topics, self._namespaces = topics, namespaces
-        self._auto_create, self._auto_partitions = config.auto_create_topics, config.auto_create_partitions
+    def __init__(self, topics: Topics, namespaces: Namespaces, policies: PolicyBook) -> None:
+        self._topics, self._namespaces, self._policies = topics, namespaces, policies
+
+    def _creation(self, name: TopicName) -> Creation:
+        """Whether a topic that is not there is made by whoever comes for it."""
+        return self._policies.in_namespace(f"{name.tenant}/{name.namespace}").topic_creation or Creation()
 
     def named(self, text: str) -> TopicName:
         """The name, once it is clear that its namespace is there."""
@@ -63,7 +66,7 @@ class Places:
         topic = self._topics.find(name.own_name)
         if topic is not None:
             self._queue(name, topic)
-        elif not self._auto_create or name.partition >= 0:
+        elif not self._creation(name).allowed or name.partition >= 0:
             raise TopicNotFound(name.full)
 
     async def partitions(self, name: TopicName, may_create: bool) -> int:
@@ -74,17 +77,18 @@ class Places:
                 self._queue(name, topic)
                 return 0
             return partitions_of(topic)
-        if not (self._auto_create and may_create) or name.partition >= 0:
+        creation = self._creation(name)
+        if not (creation.allowed and may_create) or name.partition >= 0:
             raise TopicNotFound(name.full)
-        if self._auto_partitions == 0 or name.local.endswith(_NEVER_PARTITIONED):
+        if creation.partitions == 0 or name.local.endswith(_NEVER_PARTITIONED):
             return 0
-        return partitions_of(await self.create(name, self._auto_partitions))
+        return partitions_of(await self.create(name, creation.partitions))
 
     async def place(self, name: TopicName, may_create: bool = True) -> Place:
         """Where a producer or consumer of a topic is to go; the topic is made where that is allowed."""
         topic = self._topics.find(name.own_name)
         if topic is None:
-            if not (self._auto_create and may_create) or name.partition >= 0:
+            if not (self._creation(name).allowed and may_create) or name.partition >= 0:
                 raise TopicNotFound(name.full)
             topic = await self.create(name, 0)
         return Place(name, topic, self._queue(name, topic))

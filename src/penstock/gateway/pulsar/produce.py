@@ -115,6 +115,8 @@ class Produce:
             entry, metadata = entry_of(producer.queue, frame.payload, body.num_messages)
             if entry.length > self._bytes_max:
                 raise MessageTooLarge(entry.length, self._bytes_max)
+            if producer.bytes_max or producer.delay_ms_max:
+                check_limits(entry, producer, metadata)
             if producer.number:
                 number(entry, producer, max(sequence, highest), metadata)
         except PenstockError as error:
@@ -136,6 +138,16 @@ class Produce:
             self._publisher.publish(entries, done, self._bytes_max)
         except PenstockError as error:
             receipts.settle(call, error)
+
+
+def check_limits(entry: PulsarEntry, producer: Producer, metadata: MessageMetadata) -> None:
+    """What policies say of a topic's messages."""
+    if producer.bytes_max and entry.length > producer.bytes_max:
+        raise MessageTooLarge(entry.length, producer.bytes_max)
+    delay_ms = metadata.deliver_at_time - metadata.publish_time
+    if 0 < producer.delay_ms_max < delay_ms and metadata.deliver_at_time > 0:
+        why = f"Exceeds max allowed delivery delay of {producer.delay_ms_max} milliseconds"
+        raise Refused(ServerError.NotAllowedError, why)
 
 
 def number(entry: PulsarEntry, producer: Producer, sequence: int, metadata: MessageMetadata) -> None:

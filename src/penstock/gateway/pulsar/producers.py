@@ -11,6 +11,7 @@ import itertools
 
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
+from penstock.core.policies import PolicyBook
 from penstock.core.producers import Access, Producers, Seat
 from penstock.core.publish import Publisher
 from penstock.errors import PenstockError
@@ -41,7 +42,9 @@ class Producer:
     __slots__ = (
         "_clock",
         "asked",
+        "bytes_max",
         "connection",
+        "delay_ms_max",
         "last_sequence",
         "name",
         "number",
@@ -57,6 +60,7 @@ class Producer:
         self.state, self.since_ms = State.OPENING, clock.now_ms()
         self.seat: Seat | None = None
         self.topic, self.queue, self.number, self.last_sequence = "", 0, 0, -1
+        self.bytes_max = self.delay_ms_max = 0  # of its messages, by policy; 0: no such limit
 
     # --- what becomes of its seat -------------------------------------------------------------------------------------
 
@@ -102,12 +106,13 @@ class ProducerDesk:
         places: Places,
         producers: Producers,
         publisher: Publisher,
+        policies: PolicyBook,
         subscribing: Subscribing,
         clock: Clock,
         config: PulsarConfig,
     ) -> None:
         self._places, self._producers, self._publisher, self._clock = places, producers, publisher, clock
-        self._subscribing, self._config = subscribing, config
+        self._subscribing, self._config, self._policies = subscribing, config, policies
         self._numbers, self._started = itertools.count(), clock.now_ms() // 1000
 
     def routes(self) -> Routes:
@@ -176,8 +181,8 @@ class ProducerDesk:
         producer.topic, producer.queue = place.topic.name, place.queue
         if producer.asked.initial_subscription_name:
             await self._subscribing.first(producer.asked.initial_subscription_name, place)
-        if self._config.deduplication:
-            producer.number = number_of(producer.name)
+        self._limit(producer)
+        if producer.number:
             producer.last_sequence = self._publisher.last_sequence(place.queue, producer.number)
         await self._make_way(producer)
         asked = producer.asked
@@ -185,6 +190,19 @@ class ProducerDesk:
         access = Access(asked.producer_access_mode)
         producer.seat = Seat(place.queue, producer.name, access, producer, min(epoch, 2**63 - 1))
         return await self._producers.take(producer.seat)
+
+    def _limit(self, producer: Producer) -> None:
+        """What policies say of its messages."""
+        policies = self._policies.applied(producer.topic)
+        producer.number = number_of(producer.name) if policies.deduplication else 0
+        producer.bytes_max = policies.message_bytes_max or 0
+        producer.delay_ms_max = policies.delaying.delay_ms_max if policies.delaying else 0
+
+    def limit(self) -> None:
+        """Policies have changed."""
+        for seat in self._producers.everybody():
+            if isinstance(seat.owner, Producer):
+                self._limit(seat.owner)
 
     async def _make_way(self, producer: Producer) -> None:
         """Who has this name on a connection that is dead loses it."""

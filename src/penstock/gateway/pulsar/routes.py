@@ -33,6 +33,8 @@ CODES: dict[type[errors.PenstockError], "ServerError"] = {
     errors.TopicTerminated: ServerError.TopicTerminatedError,
     errors.MessageTooLarge: ServerError.NotAllowedError,
     errors.NotAuthorized: ServerError.AuthorizationError,
+    errors.QuotaHolds: ServerError.ProducerBlockedQuotaExceededError,
+    errors.QuotaExceeded: ServerError.ProducerBlockedQuotaExceededException,
     errors.ProducerBusy: ServerError.ProducerBusy,
     errors.ProducerFenced: ServerError.ProducerFenced,
     errors.TooManyWaiting: ServerError.TooManyRequests,

@@ -5,8 +5,8 @@ that is not durable always begins there, and is gone with its last consumer.
 """
 
 from penstock.clock import Clock
-from penstock.config import PulsarConfig
 from penstock.core.fetch import Fetcher
+from penstock.core.policies import PolicyBook
 from penstock.core.subscriptions import registry
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.subscription import Style
@@ -22,9 +22,8 @@ PROPERTIES_CHARS_MAX = 16_384
 
 
 class Subscribing:
-    def __init__(self, subscriptions: Subscriptions, fetcher: Fetcher, clock: Clock, config: PulsarConfig) -> None:
-        self._subscriptions, self._fetcher, self._clock = subscriptions, fetcher, clock
-        self._auto_create = config.auto_create_subscriptions
+    def __init__(self, subscriptions: Subscriptions, fetcher: Fetcher, clock: Clock, policies: PolicyBook) -> None:
+        self._subscriptions, self._fetcher, self._clock, self._policies = subscriptions, fetcher, clock, policies
 
     async def attached(self, asked: pb.CommandSubscribe, place: Place, style: Style) -> Attached:
         """What a consumer joins, made if need be."""
@@ -34,8 +33,9 @@ class Subscribing:
             row = start_row(asked, place.queue, self._fetcher, self._clock.now_ms())
             if not asked.durable:
                 return self._subscriptions.create_transient(there, asked.subscription, row, style)
-            if not self._auto_create:
+            if not self._policies.applied(place.topic.name).subscription_creation:
                 raise Refused(ServerError.SubscriptionNotFound, "Subscription does not exist")
+            self.check_room(place)
             return await self._subscriptions.create(there, asked.subscription, row, style, properties_of(asked))
         if found.durable != asked.durable:
             word = "durable" if found.durable else "not durable"
@@ -43,6 +43,13 @@ class Subscribing:
         self._move(found, asked)
         await self._subscriptions.settled()
         return found
+
+    def check_room(self, place: Place) -> None:
+        """Whether a topic may have one more subscription."""
+        limit = self._policies.applied(place.topic.name).subscriptions_max
+        if limit and sum(each.durable for each in self._subscriptions.of(spot_of(place))) >= limit:
+            why = f"Exceed the maximum number of subscriptions of the topic, which is {limit}"
+            raise Refused(ServerError.NotAllowedError, why)
 
     def _move(self, found: Attached, asked: pb.CommandSubscribe) -> None:
         """The little that a request changes of one that is there."""
@@ -59,7 +66,7 @@ class Subscribing:
         there = spot_of(place)
         if self._subscriptions.find(there, name) is None:
             check_name(name)
-            if not self._auto_create:
+            if not self._policies.applied(place.topic.name).subscription_creation:
                 why = f"subscription {name!r} is not there, none is made by itself (pulsar.auto_create_subscriptions)"
                 raise Refused(ServerError.NotAllowedError, why)
             await self._subscriptions.create(there, name, self._fetcher.rows(place.queue)[0], Style())

@@ -59,7 +59,7 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
     )
     subscriptions = SubscriptionsDesk(places, broker.subscriptions, consumers, broker.fetcher)
     figures = TopicFigures(
-        broker.producers, broker.subscriptions, broker.fetcher, broker.traffic, clock, config.deduplication
+        broker.producers, broker.subscriptions, broker.fetcher, broker.traffic, clock, broker.policies
     )
     parts = (
         Lookup(places, home),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
+from penstock.core.policies import Policies, PolicyBook
 from penstock.core.producers import Access, Producers
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.seats import Seat
@@ -38,15 +39,16 @@ class TopicFigures:
         fetcher: Fetcher,
         traffic: Traffic,
         clock: Clock,
-        deduplication: bool,
+        policies: PolicyBook,
     ) -> None:
         self._producers, self._subscriptions, self._fetcher = producers, subscriptions, fetcher
-        self._traffic, self._clock, self._deduplication = traffic, clock, deduplication
+        self._traffic, self._clock, self._policies = traffic, clock, policies
 
     def of_queue(self, place: Place, owner: str, publishers: bool = True, consumers: bool = True) -> Figures:
         """Of a topic without partitions, or of one partition."""
         bounds, latest_ms = self._fetcher.bounds(place.queue), self._fetcher.latest_ms(place.queue)
         several = list(self._subscriptions.of(spot_of(place)))
+        policies = self._policies.applied(place.topic.name)
         figures: Figures = {
             "msgInCounter": bounds.max_offset,
             "storageSize": self._fetcher.size_bytes(place.queue),
@@ -54,10 +56,11 @@ class TopicFigures:
             "waitingPublishers": self._producers.waiting_at(place.queue),
             "subscriptions": {each.subscription.name: self._subscription(each, consumers) for each in several},
             "replication": {},
-            "deduplicationStatus": "Enabled" if self._deduplication else "Disabled",
+            "deduplicationStatus": "Enabled" if policies.deduplication else "Disabled",
             "ownerBroker": owner,
             "topicCreationTimeStamp": place.topic.created_ms,
         }
+        figures |= quotas_of(policies)
         if latest_ms:
             figures["lastPublishTimeStamp"] = latest_ms
         return figures | self._oldest(several)
@@ -128,6 +131,12 @@ class TopicFigures:
         return figures | dispatch_of(subscription)
 
 
+def quotas_of(policies: Policies) -> Figures:
+    """Those that are set."""
+    quotas = {"backlogQuotaLimitSize": policies.size_quota, "backlogQuotaLimitTime": policies.age_quota}
+    return {name: quota.limit for name, quota in quotas.items() if quota is not None}
+
+
 def dispatch_of(subscription: Subscription) -> Figures:
     """How it is dealt out. Without a consumer it is not settled: the next one decides."""
     figures: Figures = {} if subscription.is_single else {"unackedMessages": subscription.unacked}
@@ -176,7 +185,7 @@ def held_back(seat: Seat, subscription: Subscription) -> str:
     if seat.blocked:
         return (
             f"it has {seat.unacked} unacknowledged messages, the limit is {seat.unacked_max}: it is served again at "
-            f"half of that (pulsar.unacked_per_consumer_max)"
+            f"half of that (pulsar.unacked_per_consumer_max, or a policy)"
         )
     if not seat.open:
         return "its connection does not take what is sent to it"
@@ -185,6 +194,7 @@ def held_back(seat: Seat, subscription: Subscription) -> str:
     if subscription.blocked:
         return (
             f"the subscription has {subscription.unacked} unacknowledged messages, the limit is "
-            f"{subscription.limits.unacked_max}: only what comes back goes out (pulsar.unacked_per_subscription_max)"
+            f"{subscription.limits.unacked_max}: only what comes back goes out "
+            f"(pulsar.unacked_per_subscription_max, or a policy)"
         )
     return ""
