@@ -133,6 +133,10 @@ class Client:
         self.ask_consumer(topic, subscription, consumer_id, **more)
         return await self.next("error")
 
+    async def close_consumer(self, consumer_id: int = 0) -> Any:
+        self.say(pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self.request()))
+        return await self.next("success")
+
     def flow(self, permits: int, consumer_id: int = 0) -> None:
         self.say(pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits))
 

@@ -13,6 +13,7 @@ messages.py       messages looked at without a consumer; peeked.py: as an HTTP r
 termination.py    topics that take nothing more
 stats.py          stats and internal stats; figures.py: the figures; sums.py: of all partitions together
 namespaces.py     tenants and namespaces
+policies.py       what is set for a topic or namespace; shapes.py: how each policy looks
 cluster.py        the cluster and its broker
 unserved.py       what is not served, and why
 """
@@ -21,14 +22,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.clock import Clock
-from penstock.config import PulsarConfig
+from penstock.config import BrokerConfig, PulsarConfig
 from penstock.core.broker import Broker
+from penstock.core.policies import Retention
 from penstock.gateway.pulsar.admin.cluster import Cluster
 from penstock.gateway.pulsar.admin.cursors import Cursors
 from penstock.gateway.pulsar.admin.figures import TopicFigures
 from penstock.gateway.pulsar.admin.lookup import Lookup
 from penstock.gateway.pulsar.admin.messages import Messages
 from penstock.gateway.pulsar.admin.namespaces import NamespacesDesk
+from penstock.gateway.pulsar.admin.policies import PoliciesDesk
 from penstock.gateway.pulsar.admin.stats import Stats
 from penstock.gateway.pulsar.admin.subscriptions import SubscriptionsDesk
 from penstock.gateway.pulsar.admin.table import Table
@@ -53,7 +56,8 @@ class Desks(NamedTuple):
 
 def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig, obstacle: Callable[[], str]) -> Table:
     places, consumers, seek, home = desks
-    partitions_max = broker.config.broker.topic_queues_max
+    kept = broker.config.broker
+    partitions_max = kept.topic_queues_max
     topics = TopicsDesk(
         broker.topics, broker.namespaces, places, broker.producers, broker.subscriptions, consumers, partitions_max
     )
@@ -69,7 +73,13 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         Messages(places, subscriptions, broker.fetcher),
         Termination(places, broker.endings, broker.producers, broker.subscriptions, broker.fetcher),
         Stats(places, figures, broker.subscriptions, broker.fetcher, home, broker.endings),
-        NamespacesDesk(broker.tenants, broker.namespaces, places, topics),
+        NamespacesDesk(broker.tenants, broker.namespaces, broker.policies, places, topics),
+        PoliciesDesk(places, broker.namespaces, broker.policies, _own(kept)),
         Cluster(home, obstacle),
     )
     return Table([route for part in parts for route in part.routes()], broker.authorizer)
+
+
+def _own(config: BrokerConfig) -> Retention:
+    """What a topic has from the broker's configuration."""
+    return Retention(config.retention_ms or None, config.retention_bytes or None)

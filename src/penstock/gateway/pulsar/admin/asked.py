@@ -44,7 +44,7 @@ class Asked(msgspec.Struct):
             return default
         try:
             return decoder.decode(self.request.body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Declined(400, f"the body is not what is expected here: {error}") from None
 
     @property

@@ -1,8 +1,9 @@
-"""Tenants and namespaces. Of a namespace's policies only those are told that hold here; none is set by namespace."""
+"""Tenants and namespaces. What policies a namespace has, one by one: `policies.py`."""
 
 import msgspec
 
 from penstock.core.namespaces import ALWAYS, Namespaces
+from penstock.core.policies import PolicyBook
 from penstock.core.tenants import Tenants
 from penstock.errors import NamespaceExists
 from penstock.gateway.http.messages import Reply, in_json
@@ -10,6 +11,7 @@ from penstock.gateway.pulsar.admin.answers import Declined, done
 from penstock.gateway.pulsar.admin.asked import Asked
 from penstock.gateway.pulsar.admin.cluster import CLUSTER
 from penstock.gateway.pulsar.admin.names import namespace_named, namespace_of, tenant_named
+from penstock.gateway.pulsar.admin.shapes import all_shown, all_taken
 from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.admin.topics import TopicsDesk
 from penstock.gateway.pulsar.places import Places
@@ -30,18 +32,7 @@ class TenantInfo(msgspec.Struct, rename="camel"):
 # Policies that a namespace cannot be made with, since they would not be kept to. Clients send all of them, most of them
 # empty.
 NOT_HONOURED = (
-    "retention_policies",
-    "message_ttl_in_seconds",
-    "backlog_quota_map",
     "encryption_required",
-    "deduplicationEnabled",
-    "autoTopicCreationOverride",
-    "autoSubscriptionCreationOverride",
-    "max_producers_per_topic",
-    "max_consumers_per_topic",
-    "max_unacked_messages_per_consumer",
-    "max_unacked_messages_per_subscription",
-    "compaction_threshold",
     "schema_validation_enforced",
 )
 
@@ -50,8 +41,11 @@ _INFO, _POLICIES = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(dict[s
 
 
 class NamespacesDesk:
-    def __init__(self, tenants: Tenants, namespaces: Namespaces, places: Places, desk: TopicsDesk) -> None:
-        self._tenants, self._namespaces, self._places, self._desk = tenants, namespaces, places, desk
+    def __init__(
+        self, tenants: Tenants, namespaces: Namespaces, policies: PolicyBook, places: Places, desk: TopicsDesk
+    ) -> None:
+        self._tenants, self._namespaces, self._policies = tenants, namespaces, policies
+        self._places, self._desk = places, desk
 
     def routes(self) -> list[Route]:
         return [
@@ -107,8 +101,9 @@ class NamespacesDesk:
         return in_json(self._tenants.namespaces_of(name))
 
     async def policies(self, asked: Asked) -> Reply:
-        namespace_of(asked, self._namespaces, self._places)
-        return in_json({"bundles": BUNDLES, "replication_clusters": [CLUSTER], "deleted": False})
+        name = namespace_of(asked, self._namespaces, self._places)
+        fixed = {"bundles": BUNDLES, "replication_clusters": [CLUSTER], "deleted": False}
+        return in_json(fixed | all_shown(self._policies.of_namespace(name)))
 
     async def bundles(self, asked: Asked) -> Reply:
         namespace_of(asked, self._namespaces, self._places)
@@ -117,10 +112,14 @@ class NamespacesDesk:
     async def create(self, asked: Asked) -> Reply:
         name = namespace_named(asked)
         self._tenants.get(asked["tenant"])
-        check_policies(asked.body(_POLICIES, {}))
+        policies = asked.body(_POLICIES, {})
+        check_policies(policies)
+        changes = all_taken(policies)
         if name in self._namespaces:
             raise NamespaceExists(name)
         await self._namespaces.create(name)
+        if changes:
+            await self._policies.set_namespace(name, changes)
         return done()
 
     async def delete(self, asked: Asked) -> Reply:
@@ -135,6 +134,7 @@ class NamespacesDesk:
             raise Declined(409, "Cannot delete non empty namespace")  # as clients know it
         await self._desk.delete_all(name)
         if name in self._namespaces:
+            self._policies.forget_namespace(name)
             await self._namespaces.delete(name)
 
 
@@ -150,7 +150,7 @@ def roles_in(asked: Asked) -> list[str]:
 def check_policies(policies: dict[str, object]) -> None:
     wanted = [name for name in NOT_HONOURED if policies.get(name)]
     if wanted:
-        raise Declined(405, f"{', '.join(wanted)}: not set by namespace here, but in the broker's configuration")
+        raise Declined(405, f"{', '.join(wanted)}: not served here, and would not be kept to")
     clusters = policies.get("replication_clusters")
     if clusters and clusters != [CLUSTER]:
         raise Declined(412, f"Clusters do not exist: there is one, and it is called {CLUSTER!r}")
