@@ -100,7 +100,7 @@ class Load:
         return {key: value for key, value in figures.items() if isinstance(value, int | float)} | _told(figures)
 
     def trying(self) -> Callable[[], Figures]:
-        """Let the measured part begin, and have the wait for its end."""
+        """Let the measured part begin, now, and have the wait for its end."""
         self._process.tell("go")
         return lambda: self._figures(self._process.next())
 

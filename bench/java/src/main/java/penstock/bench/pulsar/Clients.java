@@ -4,6 +4,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.ClientBuilder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
@@ -39,9 +40,9 @@ final class Clients {
         return PulsarClient.builder().serviceUrl("pulsar://" + request.text("service"));
     }
 
-    static Producer<byte[]> producer(PulsarClient client, Request request) throws PulsarClientException {
+    static ProducerBuilder<byte[]> producer(PulsarClient client, Request request) {
         return client.newProducer().topic(request.text("topic")).enableBatching(request.text("batched").equals("true"))
-            .blockIfQueueFull(true).create();
+            .blockIfQueueFull(true);
     }
 
     static Window.Once sending(Producer<byte[]> producer, byte[] body, Window window) {
@@ -51,7 +52,7 @@ final class Clients {
     static void sendBacklog(PulsarClient client, Request request) throws Exception {
         Tally tally = new Tally();
         Window window = new Window(request.number("window"), tally);
-        try (Producer<byte[]> producer = producer(client, request)) {
+        try (Producer<byte[]> producer = producer(client, request).create()) {
             window.fill(request.number("count"), sending(producer, request.body(), window));
         }
         if (tally.failures() > 0) {

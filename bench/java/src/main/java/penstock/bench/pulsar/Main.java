@@ -27,6 +27,8 @@ public final class Main {
         "deliver", Main::deliver,
         "first", Main::first);
 
+    private static final long TRIED_MS = 500; // by then a client that nobody answers has loaded its code
+
     private Main() {
     }
 
@@ -35,7 +37,8 @@ public final class Main {
     }
 
     private static Figures send(Request request, Load.Go go) throws Exception {
-        try (PulsarClient client = Clients.client(request); Producer<byte[]> producer = Clients.producer(client, request)) {
+        try (PulsarClient client = Clients.client(request);
+            Producer<byte[]> producer = Clients.producer(client, request).create()) {
             Tally tally = new Tally();
             Window window = new Window(request.number("window"), tally);
             Window.Once once = Clients.sending(producer, request.body(), window);
@@ -63,7 +66,8 @@ public final class Main {
     }
 
     private static Figures publish(Request request, Load.Go go) throws Exception {
-        try (PulsarClient client = Clients.client(request); Producer<byte[]> producer = Clients.producer(client, request)) {
+        try (PulsarClient client = Clients.client(request);
+            Producer<byte[]> producer = Clients.producer(client, request).create()) {
             return new Pace(request).publish(producer::send, go);
         }
     }
@@ -71,7 +75,7 @@ public final class Main {
     private static Figures deliver(Request request, Load.Go go) throws Exception {
         Pace pace = new Pace(request);
         try (PulsarClient client = Clients.client(request);
-            Producer<byte[]> producer = Clients.producer(client, request);
+            Producer<byte[]> producer = Clients.producer(client, request).create();
             Consumer<byte[]> consumer = Clients.consumer(client, request, SubscriptionType.Exclusive, pace::seen)) {
             return pace.deliver(producer::send, go);
         }
@@ -80,8 +84,10 @@ public final class Main {
     private static Figures first(Request request, Load.Go go) throws Exception {
         byte[] body = request.body();
         try (PulsarClient client = Clients.impatient(request)) {
+            Opening opening = new Opening(client, request); // it tries, over and over
+            Thread.sleep(TRIED_MS);
             return First.of(() -> {
-                try (Producer<byte[]> producer = Clients.producer(client, request)) {
+                try (Producer<byte[]> producer = opening.get()) {
                     producer.send(body);
                 }
             }, go);
