@@ -8,10 +8,11 @@ from pyspark.sql.types import StructType
 
 from penstock.client.routes import MessageQueue
 from penstock.errors import ConfigError
+from penstock.spark.engines import Asked, engine_of
 from penstock.spark.errors import sentence
 from penstock.spark.filters import Kept, kept, narrowed
 from penstock.spark.options import Edge, Options
-from penstock.spark.places import Places, Queue
+from penstock.spark.places import Queue
 from penstock.spark.plan import (
     Offsets,
     check_matched,
@@ -51,7 +52,7 @@ class BatchReader(DataSourceReader):
         return _PushFilters(self)
 
     def partitions(self) -> list[InputPartition]:
-        with sentence(), Places(self.options.service) as places:
+        with sentence(), engine_of(self.options.service).places(self.options) as places:
             queues = places.queues(self._topics(places))
             starts, ends = self._edges(places, queues)
             ranges, missing = ranges_between(filter(self.where.queue, queues), starts, ends)
@@ -61,13 +62,13 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return rows(partition, self.options, self.schema)
 
-    def _topics(self, places: Places) -> list[str]:
+    def _topics(self, places: Asked) -> list[str]:
         found = places.topics(self.options.topics, self.options.pattern)
         if not found:
             raise ConfigError(f"no topic matches topicPattern {self.options.pattern!r}: `penstock topic list` has all")
         return found
 
-    def _edges(self, places: Places, queues: list[Queue]) -> tuple[Offsets, Offsets]:
+    def _edges(self, places: Asked, queues: list[Queue]) -> tuple[Offsets, Offsets]:
         starts = self._offsets(places, queues, self.options.starting)
         ends = self._offsets(places, queues, self.options.ending)
         if not self.options.latest_if_no_match:
@@ -79,13 +80,13 @@ class BatchReader(DataSourceReader):
                 )
         return starts, ends
 
-    def _offsets(self, places: Places, queues: list[Queue], edge: Edge) -> Offsets:
+    def _offsets(self, places: Asked, queues: list[Queue], edge: Edge) -> Offsets:
         found = resolved(edge, queues, places.offsets_at(times_wanted(edge, queues)))
         return placed(edge, queues, found, self.options)
 
-    def _narrowed(self, places: Places, ranges: list[Range]) -> list[Range]:
+    def _narrowed(self, places: Asked, ranges: list[Range]) -> list[Range]:
         names = [MessageQueue(one.topic, one.broker, one.queue) for one in ranges]
         since_ms, until_ms = self.where.since_ms(), self.where.until_ms()
         since = places.offsets_at(dict.fromkeys(names, since_ms)) if since_ms is not None else {}
         until = places.offsets_at(dict.fromkeys(names, until_ms)) if until_ms is not None else {}
-        return narrowed(ranges, self.where, since, until)
+        return narrowed(ranges, engine_of(self.options.service).where(self.where), since, until)

@@ -28,6 +28,7 @@ TASKS_MAX = 100_000
 GROUP_PREFIX = "penstock-spark"
 GROUP_CHARS_MAX = 120  # RocketMQ's clients allow no more
 
+SCHEME = "pulsar://"  # what a service begins with that is spoken to as a Pulsar; others speak RocketMQ's protocol
 ByQueue = dict[str, dict[str, int]]  # topic -> queue -> offset or time
 
 
@@ -80,14 +81,25 @@ VALUE_FORMATS = ("json", "avro", "string", "binary")
 
 def a_service(text: str) -> str:
     scheme, mark, rest = text.partition("://")
+    if f"{scheme}{mark}" == SCHEME:
+        return SCHEME + ",".join(_with_port(part) for part in rest.rstrip("/").split(","))
     if mark and scheme != "rocketmq":
-        raise ValueError(f"{scheme}:// is no service that can be read: give rocketmq://host:port")
+        hint = "TLS is not supported yet, " if scheme == "pulsar+ssl" else ""
+        raise ValueError(f"{scheme}:// is no service: {hint}give rocketmq://host:port or pulsar://host:port")
     servers = name_servers(rest if mark else text)
     for server in servers:
         port = server.rpartition(":")[2]
         if not (_DIGITS.fullmatch(port) and 0 < int(port) < 65_536):
             raise ValueError(f"{server!r} has no port: give rocketmq://host:port, several with ; between")
     return ";".join(servers)
+
+
+def _with_port(server: str) -> str:
+    """host:port of a Pulsar."""
+    host, _, port = server.strip().rpartition(":")
+    if not (host and _DIGITS.fullmatch(port) and 0 < int(port) < 65_536):
+        raise ValueError(f"{server!r} has no port: give pulsar://host:port, several with commas between")
+    return f"{host}:{port}"
 
 
 def topic_names(text: str) -> tuple[str, ...]:
@@ -278,7 +290,7 @@ def _listed(known: Mapping[str, Option]) -> str:
 
 def read_options(given: Mapping[str, str], kind: str) -> Options:
     """The options of a read; ConfigError says what is wrong with the first that is."""
-    values = checked(given, READ_OPTIONS, kind)
+    values = checked(given, _known(given), kind)
     _check_topics(values)
     starting = _edge(values, "starting", default=LATEST if kind == STREAM else EARLIEST)
     ending = _edge(values, "ending", default=LATEST)
@@ -290,6 +302,16 @@ def read_options(given: Mapping[str, str], kind: str) -> Options:
         latest_if_no_match=values.get("startingOffsetsByTimestampStrategy") == LATEST,
         **{_FIELDS[name]: value for name, value in values.items() if name in _FIELDS},  # type: ignore[arg-type]
     )
+
+
+def _known(given: Mapping[str, str]) -> tuple[Option, ...]:
+    """All options, as the service understands them."""
+    service = next((text for name, text in given.items() if name.lower() == "service"), "")
+    if not service.startswith(SCHEME):
+        return READ_OPTIONS
+    from penstock.spark.pulsar.options import PULSAR_OPTIONS
+
+    return PULSAR_OPTIONS
 
 
 _FIELDS = {
@@ -310,7 +332,9 @@ _FIELDS = {
 
 def _check_topics(values: Values) -> None:
     if "service" not in values:
-        raise ConfigError('the option service is missing: which cluster is to be read? "rocketmq://host:port"')
+        raise ConfigError(
+            'the option service is missing: which cluster is to be read? "rocketmq://host:port" or "pulsar://host:port"'
+        )
     if ("topic" in values) == ("topicPattern" in values):
         raise ConfigError("give one of the options topic (one, or several with commas between) and topicPattern")
 

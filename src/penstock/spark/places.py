@@ -20,6 +20,7 @@ from penstock.client.consumer.subscription import ALL
 from penstock.client.errors import ClientError, GroupNotFound, NoRoute, TimedOut, Unreachable
 from penstock.client.operator import Operator
 from penstock.client.routes import MessageQueue
+from penstock.spark.ranges import Range
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode
 
 log = logs.get(__name__)
@@ -38,6 +39,13 @@ class Queue(msgspec.Struct, frozen=True):
     address: str  # of the broker that has it
     min_offset: int
     max_offset: int
+
+    def between(self, start: int, end: int) -> Range:
+        return Range(self.name.topic, self.name.broker, self.address, self.name.queue, start, end)
+
+    def count(self, start: int, end: int) -> int | None:
+        """How many messages are between two offsets; None where nobody knows."""
+        return max(end - start, 0)
 
 
 class Places:

@@ -23,6 +23,8 @@ from penstock.spark.ranges import Range
 MESSAGES_PER_TASK = 10_000  # a task costs as much time as this many messages: below, it reads several queues
 
 Offsets = dict[MessageQueue, int]
+Noted = int | str  # an offset in a checkpoint: a number, or a text where it is more than one
+Checkpoint = dict[str, dict[str, Noted]]  # topic -> queue -> offset
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -32,13 +34,11 @@ class Loss(msgspec.Struct, frozen=True):
     start: int
     end: int
     why: str
-
-    @property
-    def messages(self) -> int:
-        return max(self.end - self.start, 0)
+    messages: int | None  # None: nobody knows how many
 
     def __str__(self) -> str:
-        return f"{self.messages} messages of queue {self.queue}, offsets {self.start} up to {self.end}, {self.why}"
+        count = "" if self.messages is None else f"{self.messages} "
+        return f"{count}messages of queue {self.queue}, offsets {self.start} up to {self.end}, {self.why}"
 
 
 # --- names of queues --------------------------------------------------------------------------------------------------
@@ -57,17 +57,17 @@ def queue_of(topic: str, text: str) -> MessageQueue:
     return MessageQueue(topic, broker, int(number))
 
 
-def by_topic(offsets: Offsets) -> ByQueue:
+def by_topic(offsets: Offsets, note: Callable[[int], Noted] = int) -> Checkpoint:
     """Offsets as a checkpoint has them. Always in one order: Spark compares the texts."""
-    found: ByQueue = {}
+    found: Checkpoint = {}
     for queue in sorted(offsets):
-        found.setdefault(queue.topic, {})[text_of(queue)] = offsets[queue]
+        found.setdefault(queue.topic, {})[text_of(queue)] = note(offsets[queue])
     return found
 
 
-def from_topics(offsets: ByQueue) -> Offsets:
+def from_topics(offsets: Checkpoint, read: Callable[[Noted], int] = int) -> Offsets:
     """What `by_topic` has written."""
-    return {queue_of(topic, text): number for topic, texts in offsets.items() for text, number in texts.items()}
+    return {queue_of(topic, text): read(noted) for topic, texts in offsets.items() for text, noted in texts.items()}
 
 
 def by_queue_of(numbers: ByQueue, queues: Sequence[Queue], option: str) -> Offsets:
@@ -183,7 +183,7 @@ def ranges_between(queues: Iterable[Queue], starts: Offsets, ends: Offsets) -> t
         first = begin(queue, start)
         last = min(end, queue.max_offset)
         if first < last:
-            ranges.append(Range(queue.name.topic, queue.name.broker, queue.address, queue.name.queue, first, last))
+            ranges.append(queue.between(first, last))
     return ranges, missing
 
 
@@ -196,10 +196,14 @@ def lost(queue: Queue, start: int, end: int) -> Loss | None:
     """What is missing between two offsets of a queue."""
     if start > queue.max_offset or end > queue.max_offset:
         why = f"are not there: it ends at {queue.max_offset}, as if the topic had been deleted and made anew"
-        return Loss(queue.name, queue.max_offset, max(start, end), why)
+        return _loss(queue, queue.max_offset, max(start, end), why)
     if start < queue.min_offset and start < end:
-        return Loss(queue.name, start, min(queue.min_offset, end), "are gone: retention was faster than this query")
+        return _loss(queue, start, min(queue.min_offset, end), "are gone: retention was faster than this query")
     return None
+
+
+def _loss(queue: Queue, start: int, end: int, why: str) -> Loss:
+    return Loss(queue.name, start, end, why, queue.count(start, end))
 
 
 def losses(queues: Iterable[Queue], starts: Offsets) -> list[Loss]:
@@ -238,16 +242,7 @@ def _split(ranges: Sequence[Range], count: int) -> list[Range]:
         at = largest[0][1]
         pieces[at] += 1
         heapq.heapreplace(largest, (-ranges[at].messages // pieces[at], at))
-    return [part for one, number in zip(ranges, pieces, strict=True) for part in _cut(one, number)]
-
-
-def _cut(one: Range, pieces: int) -> list[Range]:
-    edges = [one.start + one.messages * piece // pieces for piece in range(pieces + 1)]
-    return [
-        msgspec.structs.replace(one, start=edges[piece], end=edges[piece + 1])
-        for piece in range(pieces)
-        if edges[piece] < edges[piece + 1]
-    ]
+    return [part for one, number in zip(ranges, pieces, strict=True) for part in one.cut(number)]
 
 
 def _packed(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:

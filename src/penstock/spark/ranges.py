@@ -20,5 +20,14 @@ class Range(msgspec.Struct, frozen=True):
     def messages(self) -> int:
         return self.end - self.start
 
+    def cut(self, pieces: int) -> "list[Range]":
+        """So many ranges of about the same number of messages; fewer when there are not enough."""
+        edges = [self.start + self.messages * piece // pieces for piece in range(pieces + 1)]
+        return [
+            msgspec.structs.replace(self, start=edges[piece], end=edges[piece + 1])
+            for piece in range(pieces)
+            if edges[piece] < edges[piece + 1]
+        ]
+
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker}/{self.queue} from {self.start} to {self.end}"

@@ -7,7 +7,6 @@ Messages that are not there any more are an error or a warning with their number
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -21,9 +20,7 @@ from penstock.spark.fetch import Gone, answers
 from penstock.spark.hop import Buffer
 from penstock.spark.options import Options
 from penstock.spark.ranges import Range
-
-if TYPE_CHECKING:
-    from penstock.spark.values import Values
+from penstock.spark.tasks import parser
 
 log = logs.get(__name__)
 
@@ -32,21 +29,12 @@ TOGETHER_BYTES = 1 << 20
 
 def read(ranges: Sequence[Range], options: Options, wanted: StructType) -> Iterator[pa.RecordBatch]:
     """The messages of some ranges, with the columns of a schema."""
-    values = _values(wanted, options)
+    values = parser(wanted, options)
     decoder = Decoder(columns.arrow_schema(wanted), tags_in(options.tags), values)
     for source in ranges:
         yield from _Reading(source, options, decoder).batches()
     if values and values.corrupt:
         log.warning("bodies do not parse and are kept as they are", format=options.value_format, count=values.corrupt)
-
-
-def _values(wanted: StructType, options: Options) -> "Values | None":
-    """What parses bodies. The parsers are loaded when they are needed: every worker would wait for them."""
-    if not options.value_format:
-        return None
-    from penstock.spark.values import values_for
-
-    return values_for(wanted, options.value_format, options.value_schema)
 
 
 class _Reading:

@@ -19,15 +19,16 @@ from pyspark.sql.types import StructType
 from penstock import logs
 from penstock.client.errors import ClientError
 from penstock.client.routes import MessageQueue
+from penstock.spark.engines import Asked, engine_of
 from penstock.spark.errors import DataLost, sentence
-from penstock.spark.options import ByQueue, Options
-from penstock.spark.places import Places, Queue
+from penstock.spark.options import Options
+from penstock.spark.places import Queue
 from penstock.spark.plan import (
+    Checkpoint,
     Offsets,
     by_topic,
     check_matched,
     from_topics,
-    limited,
     losses,
     ranges_between,
     resolved,
@@ -46,7 +47,7 @@ PATIENCE_MS = 30_000  # a broker that is started anew does not end a query
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options, self.schema = options, schema
-        self._open: Places | None = None
+        self._open: Asked | None = None
         self._seen: dict[MessageQueue, Queue] = {}  # as of the last time it was asked how far to go
         self._target: Offsets | None = None  # where Trigger.AvailableNow ends
         self._committed: Offsets = {}
@@ -54,41 +55,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- what Spark calls ---------------------------------------------------------------------------------------------
 
-    def initialOffset(self) -> ByQueue:  # noqa: N802
+    def initialOffset(self) -> Checkpoint:  # noqa: N802
         with sentence():
             queues, edge = self._queues(), self.options.starting
             at = self._places.offsets_at(times_wanted(edge, queues))
             starts = placed(edge, queues, resolved(edge, queues, at), self.options)
             if not self.options.latest_if_no_match:
                 check_matched(edge, queues, starts)
-            return by_topic(starts)
+            return self._noted(starts)
 
-    def latestOffset(self, start: ByQueue, limit: ReadLimit) -> ByQueue:  # noqa: N802
+    def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:  # noqa: N802
         with sentence():
-            starts, queues = from_topics(start), self._queues()
+            starts, queues = self._read(start), self._queues()
             self._seen = {queue.name: queue for queue in queues}
             self._check_gone(starts)
             if self.options.fail_on_data_loss:  # a warning comes when the ranges are known
                 report(losses(queues, starts), self.options)
             self._commit(starts)
-            ends = limited(self._to_target(queues), starts, _rows_max(limit))
-            return by_topic({**starts, **ends})
+            ends = self._places.limited(self._to_target(queues), starts, _rows_max(limit))
+            return self._noted({**starts, **ends})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self.options.offsets_per_trigger_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    def reportLatestOffset(self) -> ByQueue | None:  # noqa: N802
+    def reportLatestOffset(self) -> Checkpoint | None:  # noqa: N802
         """For Spark's progress reports: what there was when it was last asked how far to go."""
-        return by_topic({name: queue.max_offset for name, queue in self._seen.items()}) or None
+        return self._noted({name: queue.max_offset for name, queue in self._seen.items()}) or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with sentence():
             self._target = {queue.name: queue.max_offset for queue in self._queues()}
 
-    def partitions(self, start: ByQueue, end: ByQueue) -> Sequence[InputPartition]:
+    def partitions(self, start: Checkpoint, end: Checkpoint) -> Sequence[InputPartition]:
         with sentence():
-            starts, ends = from_topics(start), from_topics(end)
+            starts, ends = self._read(start), self._read(end)
             if starts == ends:
                 return []
             if not ends.keys() <= self._seen.keys():  # a batch that an earlier run has begun
@@ -101,22 +102,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         return rows(partition, self.options, self.schema)
 
-    def commit(self, end: ByQueue) -> None:
+    def commit(self, end: Checkpoint) -> None:
         with sentence():
-            self._commit(from_topics(end))
+            self._commit(self._read(end))
 
     def stop(self) -> None:
         if self._open is not None:
             self._open.close()
             self._open = None
 
+    # --- offsets in the checkpoint ------------------------------------------------------------------------------------
+
+    def _noted(self, offsets: Offsets) -> Checkpoint:
+        return by_topic(offsets, engine_of(self.options.service).note)
+
+    def _read(self, offsets: Checkpoint) -> Offsets:
+        return from_topics(offsets, engine_of(self.options.service).noted)
+
     # --- the service --------------------------------------------------------------------------------------------------
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> Asked:
         """Opened when it is first used: a reader is pickled before that."""
         if self._open is None:
-            self._open = Places(self.options.service)
+            self._open = engine_of(self.options.service).places(self.options)
         return self._open
 
     def _queues(self) -> list[Queue]:

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from penstock import logs
+from penstock.spark.engines import engine_of
 from penstock.spark.errors import DataLost, sentence
 from penstock.spark.options import Edge, Options
 from penstock.spark.places import Queue
@@ -15,6 +16,8 @@ from penstock.spark.ranges import Range
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.spark.values import Values
 
 log = logs.get(__name__)
 
@@ -34,10 +37,17 @@ def tasks(ranges: Sequence[Range], tasks_min: int | None) -> list[InputPartition
 def rows(partition: InputPartition, options: Options, schema: StructType) -> Iterator["pa.RecordBatch"]:
     """What the executors run. Where there is nothing to read, Spark makes a partition of its own that has no ranges."""
     if isinstance(partition, Task):
-        from penstock.spark.read import read
-
         with sentence():
-            yield from read(partition.ranges, options, schema)
+            yield from engine_of(options.service).read(partition.ranges, options, schema)
+
+
+def parser(wanted: StructType, options: Options) -> "Values | None":
+    """What parses bodies. The parsers are loaded when they are needed: every worker would wait for them."""
+    if not options.value_format:
+        return None
+    from penstock.spark.values import values_for
+
+    return values_for(wanted, options.value_format, options.value_schema)
 
 
 def placed(edge: Edge, queues: Sequence[Queue], offsets: Offsets, options: Options) -> Offsets:
@@ -52,7 +62,7 @@ def report(found: Sequence[Loss], options: Options) -> None:
     """An error or a warning, as `failOnDataLoss` has it, with the counts."""
     if not found:
         return
-    messages = sum(loss.messages for loss in found)
+    messages = sum(loss.messages or 0 for loss in found)
     if options.fail_on_data_loss:
         more = f", and more of {len(found) - 1} other queues ({messages} in all)" if len(found) > 1 else ""
         raise DataLost(f"{found[0]}{more}", messages)

@@ -19,7 +19,7 @@ from penstock.spark.pipelines.running import CHECKPOINT, STATE
 from penstock.spark.places import Places
 from penstock.spark.plan import from_topics
 
-ByQueue = dict[str, dict[str, int]]
+ByQueue = dict[str, dict[str, int | str]]
 
 
 class QueryStatus(msgspec.Struct):
@@ -86,12 +86,20 @@ def _topics(line: str) -> ByQueue:
 
 def compare(found: Sequence[QueryStatus], service: str) -> None:
     """Fill in how far each is behind what the service has now."""
+    found = [one for one in found if _is_numbered(one.offsets)]
     topics = sorted({topic for one in found for topic in one.offsets})
+    if not topics:
+        return
     with Places(service) as places:
         ends = {queue.name: (queue.min_offset, queue.max_offset) for queue in places.existing(topics)}
     for one in found:
         if one.offsets:
             one.behind = behind(from_topics(one.offsets), one.offsets, ends)
+
+
+def _is_numbered(offsets: ByQueue) -> bool:
+    """Whether places can be counted: those in a Pulsar cannot."""
+    return all(isinstance(offset, int) for queues in offsets.values() for offset in queues.values())
 
 
 def behind(
