@@ -194,7 +194,12 @@ def chunks_become_one_message(story):
     end = stream.latestOffset(start, ALL)
     assert rows_between(stream, start, end) == [large]
     story.send(0, b"small")
-    assert rows_between(stream, end, stream.latestOffset(end, ALL)) == [b"small"]
+    rest = stream.latestOffset(end, ALL)
+    assert rows_between(stream, end, rest) == [b"small"]
+    ledger, entry, _ = end[story.topic]["pulsar:0"].split(":")  # of the last chunk
+    middle = {story.topic: {**end[story.topic], "pulsar:0": f"{ledger}:{int(entry) - 1}:1"}}
+    assert rows_between(stream, start, middle) == []
+    assert rows_between(stream, middle, rest) == [large, b"small"]  # it belongs to where its last chunk is
 
 
 def a_subscription_follows_and_keeps_what_was_not_read(story):

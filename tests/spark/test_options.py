@@ -46,7 +46,7 @@ def test_a_service_may_be_several_name_servers(given, service):
     assert options(service=given).service == service
 
 
-@pytest.mark.parametrize("given", ["", "pulsar://a:1", "a:port", "a:0", "a:99999", ";"])
+@pytest.mark.parametrize("given", ["", "kafka://a:1", "a:port", "a:0", "a:99999", ";"])
 def test_what_is_no_service(given):
     assert "service" in refused(service=given)
 

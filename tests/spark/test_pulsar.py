@@ -91,7 +91,7 @@ def test_retention_that_overtakes_the_reader_is_an_error_or_a_warning(story, tri
     end = stream.latestOffset(start, told.ReadMaxRows(1))
     trim(3)
     rest = story.stream().latestOffset(end, ALL)
-    with pytest.raises(DataLost, match="the first message that is left is .*failOnDataLoss"):
+    with pytest.raises(DataLost, match=r"the first message that is left is .*failOnDataLoss"):
         rows_between(stream, end, rest)
     assert rows_between(story.stream(failOnDataLoss="false"), end, rest) == [b"d"]
     assert "messages are not there any more" in caplog.text
@@ -162,7 +162,7 @@ def test_the_column_offset_keeps_the_order_and_loses_nothing(parts):
     offsets = [packed(place) for place in places]
     assert [unpacked(offset) for offset in offsets] == places
     assert offsets == sorted(offsets)
-    assert 0 <= offsets[0]
+    assert offsets[0] >= 0
     assert offsets[-1] < 2**63
     assert [Place.parsed(str(place)) for place in places] == places
 
@@ -233,3 +233,23 @@ def test_spark_reads_batches_and_streams(spark, story, tmp_path):
     assert run() == [(60, sum(range(60)))]
     story.send(1, b'{"id": 60}', b"no JSON")
     assert run() == [(62, sum(range(61)))]
+
+
+def test_spark_writes_rows_with_all_that_they_carry(spark, story):
+    rows = spark.sql(
+        "SELECT concat('k', id) AS key, 'web' AS tags, map('n', string(id)) AS properties, string(id) AS body, "
+        "int(id % 2) AS queue FROM range(20)"
+    )
+    writer = rows.write.format("penstock").option("service", story.service).option("topic", story.topic)
+    writer.mode("append").save()
+    reader = story.batch()
+    found = told.rows_of(reader, reader.partitions())
+    assert sorted(int(row["body"]) for row in found) == list(range(20))
+    for row in found:
+        number = int(row["body"])
+        assert (row["queue"], row["key"], row["tags"]) == (number % 2, f"k{number}", "web")
+        assert dict(row["properties"]) == {"n": str(number), "TAGS": "web"}
+    with pytest.raises(Exception, match="has queues 0 to 1, not 7"):
+        rows.withColumn("queue", rows.queue + 7).write.format("penstock").options(
+            service=story.service, topic=story.topic
+        ).mode("append").save()

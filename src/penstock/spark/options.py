@@ -80,7 +80,7 @@ VALUE_FORMATS = ("json", "avro", "string", "binary")
 
 
 def a_service(text: str) -> str:
-    scheme, mark, rest = text.partition("://")
+    scheme, mark, rest = text.strip().partition("://")
     if f"{scheme}{mark}" == SCHEME:
         return SCHEME + ",".join(_with_port(part) for part in rest.rstrip("/").split(","))
     if mark and scheme != "rocketmq":
@@ -304,10 +304,14 @@ def read_options(given: Mapping[str, str], kind: str) -> Options:
     )
 
 
+def is_pulsar(given: Mapping[str, str]) -> bool:
+    """Whether the service that options name is spoken to as a Pulsar."""
+    return any(name.lower() == "service" and text.strip().startswith(SCHEME) for name, text in given.items())
+
+
 def _known(given: Mapping[str, str]) -> tuple[Option, ...]:
     """All options, as the service understands them."""
-    service = next((text for name, text in given.items() if name.lower() == "service"), "")
-    if not service.startswith(SCHEME):
+    if not is_pulsar(given):
         return READ_OPTIONS
     from penstock.spark.pulsar.options import PULSAR_OPTIONS
 

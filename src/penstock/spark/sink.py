@@ -5,7 +5,8 @@ once per query and batch; a commit that is repeated, since nobody heard of its s
 has a key of its own, or the one that the option `commitKey` gives: then also a write that is repeated as a whole
 publishes nothing.
 
-Into a RocketMQ at least once, since it knows nothing of staging: rows are there as soon as they are sent.
+Into a RocketMQ at least once, since it knows nothing of staging, and so through Pulsar's protocol: rows are there as
+soon as they are sent.
 """
 
 import secrets
@@ -19,10 +20,10 @@ from penstock import logs
 from penstock.client.errors import ClientError
 from penstock.errors import ConfigError
 from penstock.spark.errors import sentence
-from penstock.spark.options import BATCH, STREAM
+from penstock.spark.options import BATCH, SCHEME, STREAM
 from penstock.spark.sink_options import SinkOptions, sink_options
 from penstock.spark.stage import commit, drop, penstock_at
-from penstock.spark.targets import target
+from penstock.spark.targets import Target, target
 from penstock.spark.writing import Job, Written, write
 
 log = logs.get(__name__)
@@ -32,15 +33,26 @@ Messages = Sequence[WriterCommitMessage | None]
 
 def job_for(options: SinkOptions) -> Job:
     """Asks the service what it is, and whether the topic is there or can be made: here and now, on the driver."""
+    is_pulsar = options.service.startswith(SCHEME)
     if options.topic:
-        queues = len(target(options.service, options.topic).queues)
+        queues = len(_target(options.service, options.topic).queues)
         if options.queue is not None and options.queue >= queues:
             raise ConfigError(f"topic {options.topic!r} has queues 0 to {queues - 1}, not {options.queue}")
-    found, token = penstock_at(options.service), secrets.token_hex(16)
+    found, token = None if is_pulsar else penstock_at(options.service), secrets.token_hex(16)
     if found is not None:
         return Job(options, token, found.address, found.hosts)
-    log.warning("this is no Penstock: rows are written at least once, not exactly once", service=options.service)
+    who = "Pulsar's protocol knows no staging" if is_pulsar else "this is no Penstock"
+    told = f"{who}: rows are written at least once, not exactly once"
+    log.warning(told, service=options.service)
     return Job(options, token)
+
+
+def _target(service: str, topic: str) -> Target:
+    if not service.startswith(SCHEME):
+        return target(service, topic)
+    from penstock.spark.pulsar import writing as pulsar  # an extra
+
+    return pulsar.target(service, topic)
 
 
 def _publish(job: Job, key: str, messages: Messages, others: str) -> None:

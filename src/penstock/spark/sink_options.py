@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql import types as spark
 
 from penstock.errors import ConfigError
-from penstock.spark.options import BATCH, Option, a_service, a_text, checked, topic_names
+from penstock.spark.options import BATCH, Option, a_service, a_text, checked, is_pulsar, topic_names
 from penstock.wire.rocketmq.staged import NAME_CHARS_MAX
 
 QUEUE_MAX = 65_535
@@ -81,13 +81,22 @@ _FIELDS = {"delayMs": "delay_ms", "commitKey": "commit_key"}
 
 def sink_options(given: Mapping[str, str], kind: str, schema: spark.StructType) -> SinkOptions:
     """The options of a write; ConfigError says what is wrong with the first that is, or with the columns."""
-    values = checked(given, WRITE_OPTIONS, kind)
+    values = checked(given, _known(given), kind)
     if "service" not in values:
         raise ConfigError('the option service is missing: which cluster is to be written to? "rocketmq://host:port"')
     check_columns(schema)
     if "topic" not in values and "topic" not in schema.names:
         raise ConfigError("no topic is given: name one by the option topic, or have a column topic")
     return SinkOptions(**{_FIELDS.get(name, name): value for name, value in values.items()})  # type: ignore[arg-type]
+
+
+def _known(given: Mapping[str, str]) -> tuple[Option, ...]:
+    """All options, as the service understands them."""
+    if not is_pulsar(given):
+        return WRITE_OPTIONS
+    from penstock.spark.pulsar.options import sink_options
+
+    return sink_options(WRITE_OPTIONS)
 
 
 def check_columns(schema: spark.StructType) -> None:

@@ -1,4 +1,4 @@
-"""What a task does with its rows: encode them, and stage them on a Penstock or send them to a RocketMQ.
+"""What a task does with its rows: encode them, and stage them on a Penstock, or send them to a RocketMQ or a Pulsar.
 
 Nobody sees what is staged before the driver commits. A stage has a name that no other attempt has, also not one of an
 earlier run of the same query that has left its stage behind.
@@ -7,7 +7,7 @@ earlier run of the same query that has left its stage behind.
 import random
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from penstock.spark.options import SCHEME
 from penstock.spark.rows import Hosts, Rows, batch, records
 from penstock.spark.send import Sender
 from penstock.spark.sink_options import SinkOptions
@@ -22,6 +23,7 @@ from penstock.spark.splitting import rows_in
 from penstock.spark.stage import Stager
 from penstock.spark.targets import Target, target
 
+FindTarget = Callable[[str, str], Target]  # of a service and a topic
 BATCH_ID, QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 
 
@@ -110,13 +112,24 @@ def write(batches: Iterable[pa.RecordBatch], job: Job) -> Written:
     return _written(batches, job, name, context.getLocalProperty(QUERY_ID) or "")
 
 
+def _outlet(job: Job, name: str) -> tuple[Outlet, FindTarget]:
+    """Where messages go, and how it is found out where a topic's are to go."""
+    if job.address:
+        return StageOutlet(job, name), target
+    if not job.options.service.startswith(SCHEME):
+        return SendOutlet(), target
+    from penstock.spark.pulsar import writing as pulsar  # an extra
+
+    return pulsar.PulsarOutlet(job.options.service), pulsar.target
+
+
 def _written(batches: Iterable[pa.RecordBatch], job: Job, name: str, query: str) -> Written:
-    outlet: Outlet = StageOutlet(job, name) if job.address else SendOutlet()
+    outlet, found = _outlet(job, name)
     targets: dict[str, Target] = {}
 
     def to(topic: str) -> Target:
         if topic not in targets:
-            targets[topic] = target(job.options.service, topic)
+            targets[topic] = found(job.options.service, topic)
         return targets[topic]
 
     turn, count = random.randrange(1 << 16), 0

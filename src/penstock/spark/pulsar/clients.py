@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.client.errors import ClientError, Unreachable
 from penstock.errors import ConfigError
 from penstock.spark.pulsar.positions import EARLIEST, Place
+from penstock.wire.pulsar import commands_pb2 as pb
 
 if TYPE_CHECKING:
     import pulsar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 OPERATION_TIMEOUT_S = 30
 MESSAGE_TIMEOUT_MS = 30_000
 PREFETCHED = 1_000
+LOOK_BACK = 8  # entries
 
 
 def library() -> Any:
@@ -58,14 +60,28 @@ def sentences(service: str) -> Iterator[None]:
         raise ClientError(f"{service}: Pulsar's client says {error}") from None
 
 
+class Silent(ClientError):
+    """There should be messages, the connection is fine, and nothing comes."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__(
+            f"{partition} has more entries, and no message of them came within {MESSAGE_TIMEOUT_MS} ms: chunks whose "
+            "rest was never sent, or messages of a transaction that was aborted"
+        )
+
+
 class Reader:
-    """The messages of one partition from the entry of a place on, in order, to their end as it is when it is asked."""
+    """The messages of one partition from a place on, in order, to their end as it is when it is asked.
+
+    It begins some entries before the place, so messages from before it come too: a message in chunks is known by its
+    last one, and can only be put together by who has seen the first.
+    """
 
     def __init__(self, client: "pulsar.Client", partition: str, start: Place, prefix: str) -> None:
         pulsar = library()
         first = pulsar.MessageId.earliest
         if start != EARLIEST:
-            first = pulsar.MessageId(-1, start.ledger, start.entry, -1)
+            first = pulsar.MessageId(-1, start.ledger, max(start.entry - LOOK_BACK, 0), -1)
         more = {}
         if hasattr(pulsar, "ConsumerCryptoFailureAction"):  # what is encrypted is handed on as it is
             more["crypto_failure_action"] = pulsar.ConsumerCryptoFailureAction.CONSUME
@@ -77,7 +93,7 @@ class Reader:
             start_message_id_inclusive=True,
             **more,
         )
-        self.close = self._reader.close
+        self.close, self._partition, self._timeout = self._reader.close, partition, pulsar.Timeout
 
     def seek(self, time_ms: int) -> None:
         self._reader.seek(time_ms)
@@ -86,12 +102,26 @@ class Reader:
         """The next message and where it is; None when all that there are have come."""
         if not self._reader.has_message_available():
             return None
-        message = self._reader.read_next(MESSAGE_TIMEOUT_MS)
+        try:
+            message = self._reader.read_next(MESSAGE_TIMEOUT_MS)
+        except self._timeout:
+            if self._reader.is_connected():
+                raise Silent(self._partition) from None
+            raise
         return place_of(message.message_id()), message
 
 
 def place_of(id: Any) -> Place:
     return Place.of(id.ledger_id(), id.entry_id(), max(id.batch_index(), 0))
+
+
+def began_at(message: "pulsar.Message") -> Place:
+    """The place of a message's first entry: another one than its own when it came in chunks."""
+    id = message.message_id()
+    said = pb.MessageIdData.FromString(id.serialize())
+    if not said.HasField("first_chunk_message_id"):
+        return place_of(id)
+    return Place.of(said.first_chunk_message_id.ledgerId, said.first_chunk_message_id.entryId)
 
 
 def first_place(client: "pulsar.Client", partition: str, prefix: str) -> Place | None:
@@ -101,4 +131,4 @@ def first_place(client: "pulsar.Client", partition: str, prefix: str) -> Place |
         found = reader.next()
     finally:
         reader.close()
-    return found[0] if found else None
+    return began_at(found[1]) if found else None

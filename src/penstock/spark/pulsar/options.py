@@ -86,5 +86,9 @@ def _place(value: int | str) -> int:
     return value if value < 0 else unpacked(value)
 
 
+def sink_options(known: tuple[Option, ...]) -> tuple[Option, ...]:
+    return tuple(Option(one.name, one_topic if one.name == "topic" else one.read, one.kinds) for one in known)
+
+
 _OTHERS = {"topic": topic_names, "startingOffsets": places, "endingOffsets": places}
 PULSAR_OPTIONS = tuple(Option(one.name, _OTHERS.get(one.name, one.read), one.kinds) for one in READ_OPTIONS)

@@ -1,8 +1,8 @@
 """What an executor does with ranges of partitions: read them through Pulsar's client, and hand on record batches.
 
-A reader begins with the entry of the last message that was read before, if there is one: when that comes, nothing is
-missing in between. When it does not, it may be that messages were deleted before they were read: they were, or may have
-been, if nothing is left of what was before the range. That is an error or a warning, as `failOnDataLoss` has it.
+A reader begins before the range, at the latest with the entry of the last message that was read before. When that
+comes, nothing is missing in between. When it does not, messages may have been deleted before they were read: unless
+something is left of what was before the range. That is an error or a warning, as `failOnDataLoss` has it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from penstock.client.consumer.subscription import tags_in
 from penstock.spark import columns
 from penstock.spark.errors import DataLost
 from penstock.spark.options import Options
-from penstock.spark.pulsar.clients import Reader, connected, first_place
+from penstock.spark.pulsar.clients import Reader, Silent, began_at, connected, first_place
 from penstock.spark.pulsar.positions import EARLIEST, Place, packed
 from penstock.spark.ranges import Range
 from penstock.spark.tasks import parser
@@ -81,12 +81,16 @@ class _Reading:
         last = Place(self._end - 1)
         at: Place | None = None
         while at is None or at < last:
-            found = reader.next()
+            try:
+                found = reader.next()
+            except Silent as error:
+                self._lost(str(error))
+                return
             if found is None:
                 self._ended(at)
                 return
             if at is None:
-                self._check_first(found[0])
+                self._check_first(began_at(found[1]))
             at = found[0]
             if self._start <= at < self._end:
                 yield found
@@ -98,7 +102,10 @@ class _Reading:
             return
         there = first_place(self._client, self._source.address, self._options.group_prefix)
         if there is None or there >= first:
-            self._lost(f"the first message that is left is {first}, so that messages may be gone that were not read")
+            self._lost(
+                f"the first message that is left is {first}, so some may be gone that were not read (the subscription "
+                "of a commitGroup would keep them)"
+            )
 
     def _ended(self, at: Place | None) -> None:
         where = "is empty" if at is None else f"ends behind {at}"
@@ -107,7 +114,7 @@ class _Reading:
     def _lost(self, why: str) -> None:
         what = f"messages of {self._source} are not there: {why}"
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{what} (a commitGroup would have kept them)", 0)
+            raise DataLost(what, 0)
         log.warning("messages are not there any more, the query goes on without them", lost=what)
 
 
