@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import message as messages
 from penstock.client.message import Message, compressed, opened
+from penstock.wire.rocketmq import compression
 
 PLAIN = b"penstock " * 2_000
 ZLIB, LZ4, ZSTD = 0x001, 0x101, 0x201
@@ -55,7 +55,7 @@ def test_garbage_is_an_error(pack, flag):
 
 @of_each_kind
 def test_a_bomb_is_not_opened(pack, flag, monkeypatch):
-    monkeypatch.setattr(messages, "OPENED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(compression, "OPENED_BYTES_MAX", 1 << 20)
     assert len(opened(pack(bytes(1 << 19)), flag)) == 1 << 19
     with pytest.raises(ValueError, match="larger than 1048576 bytes"):
         opened(pack(bytes(64 << 20)), flag)

@@ -19,11 +19,12 @@ import msgspec
 from penstock import logs
 from penstock.client.instance import Instance
 from penstock.client.link import Link
-from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, compressed, opened
+from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, compressed
 from penstock.client.routes import MessageQueue
 from penstock.client.sending import send_header
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
+from penstock.wire.rocketmq.compression import opened
 from penstock.wire.rocketmq.frame import Frame
 
 log = logs.get(__name__)

@@ -80,7 +80,7 @@ class Broker:
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
         self.group_settings = GroupsSettings(store, self.keeper, clock, self.bus, settings)
         self.groups = Groups(clock, self.bus, self.group_settings)
-        self.offsets = Offsets(progress)
+        self.offsets = Offsets(progress, self.bus)
         self.resets = Resets(self.offsets, clock, self.bus)
         self.producers = Producers(store, self.keeper, self.endings)
         self.namespaces = Namespaces(store, self.keeper, clock)

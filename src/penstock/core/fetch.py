@@ -46,6 +46,12 @@ class Fetcher:
         self._store, self._waits, self._clock, self._bus = store, waits, clock, bus
         self._reported: set[int] = set()
 
+    def holds_others(self, queue: int, encodings: int) -> bool:
+        """Whether something in the queue may be in another encoding than these (a bit for each). Asked once per read,
+        also on the hottest ones: what is in no queue costs nothing per message.
+        """
+        return self._store.table(queue).encodings & ~encodings != 0
+
     def bounds(self, queue: int) -> Bounds:
         """From where to where the queue holds something, as consumers see it."""
         return self._store.bounds(queue)
@@ -84,6 +90,10 @@ class Fetcher:
         if tags:
             plan.only(np.isin(plan.rows["tag"], list(tags)))
         return plan
+
+    def row_at_offset(self, queue: int, offset: int) -> int:
+        """The row that holds an offset, or the first behind it."""
+        return self._store.table(queue).row_at_offset(offset)
 
     def rows(self, queue: int) -> tuple[int, int]:
         """The first row that is there, and the one behind the last that consumers see."""

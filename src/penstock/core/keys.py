@@ -45,6 +45,19 @@ Offsets = npt.NDArray[np.int64]
 _Candidates = Callable[[int, range, int], Awaitable[Offsets]]  # of a queue, in a span, until a time
 
 
+class Messages(NamedTuple):
+    """What a read of a queue brought, in the encoding that `keys_in` knows."""
+
+    payloads: list[memoryview]
+    offsets: list[int]
+    next_offset: int
+
+
+Read = Callable[
+    [int, int, int, int], Awaitable[Messages]
+]  # of a queue, from an offset: so many messages, so many bytes
+
+
 class Search(NamedTuple):
     """Messages stored in a range of time that `matches` agrees to, and how many of them."""
 
@@ -60,8 +73,9 @@ def hash_of(key: bytes) -> int:
 
 
 class KeyIndex:
-    def __init__(self, store: Store, fetcher: Fetcher, clock: Clock, keys_in: KeysIn) -> None:
+    def __init__(self, store: Store, fetcher: Fetcher, clock: Clock, keys_in: KeysIn, read: Read | None = None) -> None:
         self._store, self._fetcher, self._clock, self._keys_in = store, fetcher, clock, keys_in
+        self._messages = read or self._as_they_are
         self._files: KeyFiles = store.key_files()
         self._cache: dict[tuple[int, int], Block] = {}  # the one used last is the last one
         self._cache_bytes = self._waiting = 0
@@ -149,8 +163,12 @@ class KeyIndex:
         bounds = self._fetcher.bounds(queue)
         if not bounds.min_offset <= offset < bounds.max_offset:
             return None
-        batch = await self._fetcher.fetch(queue, offset, 1, 1)
-        return batch.payloads[0] if batch.payloads and int(batch.rows["base"][0]) == offset else None
+        found = await self._messages(queue, offset, 1, 1)
+        return found.payloads[0] if found.payloads and found.offsets[0] == offset else None
+
+    async def _as_they_are(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Messages:
+        batch = await self._fetcher.fetch(queue, offset, messages_max, bytes_max)
+        return Messages(batch.payloads, batch.rows["base"].tolist(), batch.next_offset)
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -180,10 +198,10 @@ class KeyIndex:
         if first >= goal:  # retention has taken the rest
             grown.until = goal
             return
-        batch = await self._fetcher.fetch(queue, first, min(STEP_MESSAGES, goal - first), STEP_BYTES)
-        for payload, offset in zip(batch.payloads, batch.rows["base"].tolist(), strict=True):
+        found = await self._messages(queue, first, min(STEP_MESSAGES, goal - first), STEP_BYTES)
+        for payload, offset in zip(found.payloads, found.offsets, strict=True):
             grown.add(offset, self._keys_in(payload))
-        grown.until = min(batch.next_offset, goal)
+        grown.until = min(found.next_offset, goal)
         await asyncio.sleep(0)
 
     def _keep(self, queue: int, number: int, block: Block) -> None:

@@ -1,5 +1,6 @@
 """How far groups are: an offset per group, topic and queue, kept in the progress database."""
 
+from penstock.core.events import Bus, Event, TopicDeleted
 from penstock.store.progress import Progress
 
 __all__ = ["Offsets", "Progress"]
@@ -12,12 +13,19 @@ def _key(group: str, topic: str, queue: int) -> str:
 
 
 class Offsets:
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, bus: Bus | None = None) -> None:
         self._progress = progress
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         for key, value in progress.all(KIND).items():
             group, topic, queue = key.split("\t")
             self._offsets.setdefault((group, topic), {})[int(queue)] = int(value)
+        if bus is not None:
+            bus.listen(self._on_event)
+
+    def _on_event(self, event: Event) -> None:
+        """With a topic go its offsets, whoever deletes it."""
+        if isinstance(event, TopicDeleted):
+            self.forget_topic(event.topic)
 
     def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
         """A negative offset is what some clients send for "not known": it changes nothing."""

@@ -139,7 +139,7 @@ class PolicyBook:
         found = self._applied.get(topic)
         if found is None:
             namespace = self._namespace_of(topic)
-            rest = NONE if namespace is None else self.in_namespace(namespace)
+            rest = self._defaults if namespace is None else self.in_namespace(namespace)
             found = self._applied[topic] = merged(self.of_topic(topic), rest)
         return found
 

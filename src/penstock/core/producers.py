@@ -123,6 +123,11 @@ class Producers:
         there = self._queues.get(queue)
         return len(there.waiting) if there else 0
 
+    def send_away_from(self, is_there: Callable[[int], bool], why: PenstockError) -> None:
+        """Whoever has a seat at a queue that is not there any more has to go."""
+        for queue in [queue for queue in self._queues if not is_there(queue)]:
+            self.send_away(queue, why)
+
     def send_away(self, queue: int, why: PenstockError) -> None:
         """Whoever has a seat at a queue, or waits for one, has to go."""
         there = self._queues.pop(queue, None)

@@ -166,6 +166,12 @@ class Topics:
 
     async def alter(self, name: str, settings: TopicSettings) -> Topic:
         """Change what is given; returns when it is durable."""
+        topic = self.alter_now(name, settings)
+        await self._keeper.durable(self._store.end_position)
+        return topic
+
+    def alter_now(self, name: str, settings: TopicSettings) -> Topic:
+        """As `alter`, durable with the next sync."""
         old = self.get(name)
         changes = {key: value for key, value in msgspec.structs.asdict(settings).items() if value is not None}
         topic = msgspec.structs.replace(old, **changes)
@@ -178,7 +184,6 @@ class Topics:
         self._of_queue.update(dict.fromkeys(topic.queues, topic))
         shown = {key: str(value) for key, value in changes.items()}
         self._bus.emit(TopicChanged(at_ms=self._clock.now_ms(), topic=name, changes=shown))
-        await self._keeper.durable(self._store.end_position)
         return topic
 
     async def delete(self, name: str) -> None:

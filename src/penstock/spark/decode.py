@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import logs
-from penstock.client.message import opened
 from penstock.spark.hop import Buffer, Ints
 from penstock.spark.properties import Properties, spans, woven
 from penstock.spark.ranges import Range
 from penstock.spark.records import BadRecords, Records, records_in
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import SysFlag
+from penstock.wire.rocketmq.compression import opened
 from penstock.wire.rocketmq.record import HOST_V4_BYTES, HOST_V6_BYTES
 
 log = logs.get(__name__)

@@ -164,6 +164,7 @@ class _Puller:
             "queueOffset": str(first),
             "maxMsgNums": str(until - first),
             "maxMsgBytes": str(self._steps.bytes_max),
+            "asStored": "true",  # Penstock's own: also what Pulsar's producers have delayed
             "sysFlag": str(PullFlag.SUBSCRIPTION),
             "commitOffset": "0",
             "suspendTimeoutMillis": "0",

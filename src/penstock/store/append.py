@@ -106,6 +106,7 @@ class Appender:
                 raise QueueNotFound(str(queue)) from None
             if table.turn != turn:
                 table.turn = turn
+                table.encodings |= 1 << entry.encoding  # neighbours of one call are of one gateway
                 touched.append((table, table.next_row, table.next_offset, table.live_bytes))
             entry.offset, entry.row = offset, row = table.next_offset, table.next_row
             entry.write_into(view, payload_at, queue, offset, now_ms)

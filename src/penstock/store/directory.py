@@ -18,6 +18,7 @@ from penstock.store.table import QueueTable
 
 NAME = "directory"
 VERSION = 1
+ANY = -1  # a bit for every encoding
 
 
 class TableState(msgspec.Struct, array_like=True):
@@ -35,6 +36,7 @@ class TableState(msgspec.Struct, array_like=True):
     piece_times: bytes
     piece_crcs: bytes
     producers: dict[int, int]
+    encodings: int = ANY  # not told by older versions
 
 
 class Directory(msgspec.Struct):
@@ -88,6 +90,7 @@ def state_of(table: QueueTable) -> TableState:
         _packed(table.piece_times),
         _packed(table.piece_crcs),
         dict(table.producers),
+        table.encodings,
     )
 
 
@@ -97,7 +100,7 @@ def table_of(state: TableState, files: RowFiles) -> QueueTable:
     table.live_bytes, table.last_ms, table.producers = state.live_bytes, state.last_ms, state.producers
     table.first_piece, table.slots = state.first_piece, _unpacked(state.slots)
     table.piece_offsets, table.piece_times = _unpacked(state.piece_offsets), _unpacked(state.piece_times)
-    table.piece_crcs = _unpacked(state.piece_crcs)
+    table.piece_crcs, table.encodings = _unpacked(state.piece_crcs), state.encodings
     table.clean_row = state.next_row
     table.unproved = set(range(table.first_piece, table.first_piece + len(table.slots)))
     return table

@@ -96,8 +96,25 @@ class Recovery:
         for table in self.tables.values():
             table.settle()
             table.mend = self.mend
+            if table.encodings == checkpoint.ANY:
+                self._look_at(table)
             table.show(table.next_row, table.next_offset)
             self.last_ms = max(self.last_ms, table.last_ms)
+
+    def _look_at(self, table: QueueTable) -> None:
+        """Which encodings are in a queue whose checkpoint does not tell: older versions let no two into one queue, so
+        that its last entry speaks for all. Where that cannot be seen, any may be in it.
+        """
+        if table.next_row == table.min_row:
+            table.encodings = 0
+            return
+        row = table.rows(table.next_row - 1, table.next_row)[0]
+        position = int(row["position"]) - int(row["lead"])
+        number, place = divmod(position, self._segments.segment_bytes)
+        if position > 0 and number in self._segments.numbers:
+            header = header_in(self._segments.get(number).view, place, position, self._segments.secret)
+            if header is not None:
+                table.encodings = 1 << header.encoding
 
     def _marker(self) -> Marker | None:
         try:
@@ -201,6 +218,7 @@ class Recovery:
         header, table = found.header, self._table_for(found)
         if table is None:
             return
+        table.encodings |= 1 << header.encoding
         if header.producer and header.sequence >= 0 and found.sound and not self._holed:
             table.remember(header.producer, header.sequence, self._config.producers_max)
         if header.row + header.rows <= table.min_row:

@@ -42,6 +42,7 @@ class QueueTable:
         self.live_bytes = self.trimmed_bytes = 0
         self.last_ms = 0
         self.producers: dict[int, int] = {}  # deduplication: highest sequence by producer, least recently used first
+        self.encodings = 0  # a bit for each encoding that has ever been in it
         self.turn = 0  # of the appender: whether this append has touched the queue already
         # Pieces, oldest first: slot, first offset, first time, checksum at the last checkpoint.
         self.first_piece = min_row // files.piece_rows

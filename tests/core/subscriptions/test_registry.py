@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.core.retention import apply_retention
-from penstock.core.subscriptions.feeder import Feeder
+from penstock.core.subscriptions.feeder import Feeder, Insight
 from penstock.core.subscriptions.registry import Place, Subscriptions
 from penstock.core.subscriptions.seats import Seat
 from penstock.core.subscriptions.subscription import Kind, Limits, Style
@@ -51,7 +51,7 @@ class Desk:
         self.subscriptions = Subscriptions(
             house.store, house.keeper, self.progress, house.fetcher, house.waits, house.clock, house.bus, 3
         )
-        self.subscriptions.serve(lambda offer: None, lambda queue: Limits())
+        self.subscriptions.serve(Insight(), lambda queue: Limits())
 
     async def queue(self, messages=0, **settings):
         topic = await self.house.topics.create("orders", TopicSettings(write_queues=1, **settings))
@@ -252,7 +252,7 @@ async def test_delayed_rows_come_when_they_are_due(desk, house):
     def inspect(offer):
         offer.due_ms = due_ms if offer.row == 0 else 0
 
-    desk.subscriptions.serve(inspect, lambda queue: Limits())
+    desk.subscriptions.serve(Insight(inspect), lambda queue: Limits())
     attached = await desk.subscriptions.create(place, "s", 0, SHARED)
     assert isinstance(attached.feeder, Feeder)
     client = Client()

@@ -180,11 +180,13 @@ async def test_policies_survive_a_restart(tmp_path):
         assert await http.of("orders", "/messageTTL?applied=true") == 60
 
 
-async def test_topics_of_rocketmqs_clients_have_none(http, penstock):
+async def test_topics_of_rocketmqs_clients_have_their_own_and_none_of_a_namespace(http, penstock):
+    policies = penstock.server.broker.policies
     await penstock.server.broker.topics.create("theirs")
-    assert (await http.topic("POST", "theirs", "/maxProducers", 1)).status == 405
-    await http("POST", f"{NAMESPACE}/messageTTL", 60)
-    assert penstock.server.broker.policies.applied("theirs").ttl_s is None
+    await policies.set_namespace("public/default", {"producers_max": 7, "ttl_s": 9})
+    assert (policies.applied("theirs").producers_max, policies.applied("theirs").ttl_s) == (None, None)
+    assert (await http.topic("POST", "theirs", "/maxProducers", 1)).status == 204
+    assert policies.applied("theirs").producers_max == 1
 
 
 # --- obeyed -----------------------------------------------------------------------------------------------------------

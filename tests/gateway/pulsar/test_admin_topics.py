@@ -195,17 +195,22 @@ async def test_partitions_are_deleted_together(http):
     assert (await http.topic("DELETE", "plain", "/partitions")).status == 404
 
 
-async def test_a_topic_of_rocketmq_is_shown_and_not_changed(http, penstock):
+async def test_a_topic_of_rocketmq_is_shown_and_changed(http, penstock):
     await penstock.server.broker.topics.create("theirs")
     names = (await http("GET", LIST)).json
     assert "persistent://public/default/theirs-partition-0" in names
     for method, rest, body in (
-        ("DELETE", "/partitions?force=true", None),
-        ("POST", "/partitions", 99),
         ("PUT", "/subscription/s", "earliest"),
+        ("POST", "/partitions", 99),
+        ("DELETE", "/partitions?force=true", None),
     ):
-        answer = await http.topic(method, "theirs", rest, body)
-        assert (answer.status, "RocketMQ" in answer.reason) == (405, True)
+        assert (await http.topic(method, "theirs", rest, body)).status == 204
+    assert penstock.server.broker.topics.find("theirs") is None
+
+
+async def test_the_brokers_own_topics_are_not_changed(http):
+    answer = await http.topic("DELETE", "penstock_events", "/partitions?force=true")
+    assert (answer.status, "own" in answer.reason) == (405, True)
 
 
 # --- what is not served, and who may ----------------------------------------------------------------------------------

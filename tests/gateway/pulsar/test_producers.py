@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from tests.gateway.pulsar.conftest import client_of, connections, one
-from tests.gateway.rocketmq.conftest import Client as RocketmqClient
 
 from penstock.core.authorizer import AllowAll
 from penstock.core.topics import TopicSettings
@@ -12,7 +11,6 @@ from penstock.errors import NotAuthorized
 from penstock.model import Action
 from penstock.testing.server import serving
 from penstock.wire.pulsar import commands_pb2 as pb
-from penstock.wire.rocketmq.codes import PullFlag, ResponseCode
 
 SHARED, EXCLUSIVE, WAIT, FENCE = pb.Shared, pb.Exclusive, pb.WaitForExclusive, pb.ExclusiveWithFencing
 
@@ -22,7 +20,7 @@ async def test_a_producer_makes_its_topic(client, penstock):
     assert (success.request_id, success.last_sequence_id, success.producer_ready) == (1, -1, True)
     assert not success.HasField("topic_epoch")
     topic = penstock.server.broker.topics.get("orders")
-    assert (topic.queue_count, topic.permissions) == (1, 0)
+    assert (topic.queue_count, topic.permissions) == (1, 6)
 
 
 async def test_names_are_made_and_never_twice(client):
@@ -190,22 +188,12 @@ async def test_a_seat_is_left_when_the_client_goes_while_it_waits(client, connec
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_of_rocketmqs_clients_is_not_written_to(client, penstock):
-    """Their consumers could not read it."""
-    await penstock.server.broker.topics.create("theirs", TopicSettings(write_queues=2))
-    assert (await client.refused("theirs-partition-0")).error == pb.NotAllowedError
-    assert (await client.refused("theirs")).error == pb.NotAllowedError
-
-
-async def test_a_topic_that_was_made_here_is_closed_to_rocketmqs_clients(client, penstock):
-    """They could not read what is in it."""
-    await client.producer("ours")
-    await client.send(one(b"x"))
-    theirs = await RocketmqClient.to(penstock.addresses["broker"])
-    assert (await theirs.send("ours", b"x")).code == ResponseCode.NO_PERMISSION
-    pulled = await theirs.pull("nobody", "ours", 0, 0, sysFlag=PullFlag.SUBSCRIPTION, subscription="*")
-    assert pulled.code == ResponseCode.NO_PERMISSION
-    await theirs.close()
+async def test_permissions_that_rocketmqs_tools_gave_hold_here(client, penstock):
+    await penstock.server.broker.topics.create("theirs", TopicSettings(write_queues=2, permissions=4))
+    refused = await client.refused("theirs-partition-0")
+    assert (refused.error, "written" in refused.message) == (pb.NotAllowedError, True)
+    assert (await client.refused("theirs")).error == pb.NotAllowedError  # it names no partition
+    assert (await client.refused("penstock_events-partition-0")).error == pb.NotAllowedError
 
 
 async def test_what_is_not_served_yet_is_refused(client):

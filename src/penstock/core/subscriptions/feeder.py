@@ -7,6 +7,7 @@ read in a worker thread, one read at a time.
 
 import asyncio
 from collections.abc import Callable, Container
+from typing import NamedTuple
 
 from penstock import logs
 from penstock.clock import Clock
@@ -24,7 +25,16 @@ TURNS_MAX = 8  # before others get theirs
 RETRY_MS = 1_000
 WAIT_MS = 3_600_000
 
+Translate = Callable[[list[memoryview]], list[memoryview]]  # fewer when it was enough for one turn, but one at least
 Inspect = Callable[[Offer], None]  # sets what a protocol knows of an entry: the slot of its key, its chunk, its time
+
+
+class Insight(NamedTuple):
+    """What a gateway knows of its entries. `encodings` are its own, a bit each; `translate` makes others into them."""
+
+    inspect: Inspect = lambda offer: None
+    encodings: int = -1
+    translate: Translate = lambda payloads: payloads
 
 
 class Feeder:
@@ -35,12 +45,12 @@ class Feeder:
         fetcher: Fetcher,
         waits: Waits,
         clock: Clock,
-        inspect: Inspect,
+        insight: Insight,
         ended: Container[int] = (),
     ) -> None:
         self._ended = ended
         self.subscription, self.queue = subscription, queue
-        self._fetcher, self._waits, self._clock, self._inspect = fetcher, waits, clock, inspect
+        self._fetcher, self._waits, self._clock, self._insight = fetcher, waits, clock, insight
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wait: Wait | None = None
@@ -76,17 +86,23 @@ class Feeder:
                 self._rest(now_ms)
                 return
             plan = self._fetcher.plan_rows(self.queue, _near(want.rows), want.messages_max, READ_BYTES_MAX)
-            batch = self._fetcher.load_now(plan)
+            batch = None if self._is_mixed() else self._fetcher.load_now(plan)
             if batch is None:
                 self._reading = asyncio.ensure_future(self._read(want, plan))
                 return
             self._deal(want, plan, batch)
         self.wake()
 
+    def _is_mixed(self) -> bool:
+        return self._fetcher.holds_others(self.queue, self._insight.encodings)
+
     async def _read(self, want: Want, plan: Plan) -> None:
-        """From the disk."""
+        """From the disk, or what has to be translated."""
+        plan.keep()
         try:
             batch = await self._fetcher.load(plan)
+            if self._is_mixed():
+                batch = await self._translated(batch)
         except PenstockError as error:
             log.error("reading for a subscription failed, it is tried again", **self._who, error=str(error))
             self._wake_at(self._clock.now_ms() + RETRY_MS)
@@ -96,8 +112,17 @@ class Feeder:
         self._deal(want, plan, batch)
         self.wake()
 
+    async def _translated(self, batch: Batch) -> Batch:
+        """In our encoding: as much as can be had in one turn."""
+        payloads = await asyncio.to_thread(self._insight.translate, batch.payloads)
+        done = len(payloads)
+        if done == len(batch.payloads):
+            return batch._replace(payloads=payloads)
+        left = self._fetcher.row_at_offset(self.queue, int(batch.rows["base"][done]))
+        return batch._replace(payloads=payloads, rows=batch.rows[:done], next_row=left)
+
     def _deal(self, want: Want, plan: Plan, batch: Batch) -> None:
-        numbers, until = plan.numbers.tolist(), plan.next_row
+        numbers, until = plan.numbers.tolist(), batch.next_row
         if len(batch.payloads) < len(numbers):  # some could not be read
             bases = dict(zip(plan.rows["base"].tolist(), numbers, strict=True))
             numbers = [bases[base] for base in batch.rows["base"].tolist()]
@@ -108,7 +133,7 @@ class Feeder:
         ]
         if not self.subscription.is_single:
             for offer in offers:
-                self._inspect(offer)
+                self._insight.inspect(offer)
         for consumer, deliveries in self.subscription.deal(want, offers, until, self._clock.now_ms()):
             consumer.deliver(deliveries)
 

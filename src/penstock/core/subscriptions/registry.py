@@ -16,7 +16,7 @@ from penstock.core.events import Bus, Event, TopicDeleted
 from penstock.core.fetch import Fetcher
 from penstock.core.offsets import Progress
 from penstock.core.subscriptions.cursor import Cursor, CursorState
-from penstock.core.subscriptions.feeder import Feeder, Inspect
+from penstock.core.subscriptions.feeder import Feeder, Insight
 from penstock.core.subscriptions.subscription import Limits, Style, Subscription
 from penstock.core.waits import Waits
 from penstock.errors import SubscriptionExists, SubscriptionNotFound, TooManySubscriptions
@@ -47,6 +47,9 @@ class Attached(msgspec.Struct, eq=False):
     durable: bool
     properties: dict[str, str]
     created_ms: int
+
+
+Gone = Callable[[Attached], None]
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -85,14 +88,15 @@ class Subscriptions:
             kept = _decoder.decode(value)
             self._kept.setdefault(kept.queue, {})[kept.name] = kept
         self._count = sum(map(len, self._kept.values()))
-        self._inspect: Inspect = lambda offer: None
+        self._insight = Insight()
+        self._gone: Gone = lambda attached: None
         self._limits_at: LimitsAt = lambda queue: Limits()
         self._changed: set[tuple[int, str]] = set()
         bus.listen(self._on_event)
 
-    def serve(self, inspect: Inspect, limits_at: LimitsAt) -> None:
-        """How a gateway looks into entries, and the limits at a queue."""
-        self._inspect, self._limits_at = inspect, limits_at
+    def serve(self, insight: Insight, limits_at: LimitsAt, gone: Gone = lambda attached: None) -> None:
+        """How a gateway looks into entries, the limits at a queue, and what is done with those whose topic is gone."""
+        self._insight, self._limits_at, self._gone = insight, limits_at, gone
 
     def limit(self) -> None:
         """Limits have changed."""
@@ -196,7 +200,7 @@ class Subscriptions:
     def _attach(self, place: Place, name: str, cursor: Cursor, style: Style, kept: Kept | None) -> Attached:
         limits = self._limits(place.queue, kept is not None)
         subscription = Subscription(name, place.topic, place.partition, cursor, style, limits)
-        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._inspect, self._ended)
+        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._insight, self._ended)
         attached = Attached(
             subscription,
             feeder,
@@ -242,6 +246,7 @@ class Subscriptions:
         for queue in queues:
             for attached in list(self._of.pop(queue, {}).values()):
                 attached.feeder.stop()
+                self._gone(attached)
             for name in self._kept.pop(queue, {}):
                 self._count -= 1
                 self._store.put_facts({_fact(queue, name): None})

@@ -16,16 +16,21 @@ seek.py        where a consumer is, and where it wants to be
 policies.py    what policies mean to clients
 positions.py   from message ids to rows
 inspect.py     what dispatch wants to know of an entry
+foreign.py     what RocketMQ's clients wrote
 unserved.py    what is answered with an error at once
 admin/         the HTTP side
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import PulsarConfig
 from penstock.core.broker import Broker
+from penstock.core.events import Event, TopicDeleted
+from penstock.core.subscriptions.feeder import Insight
+from penstock.errors import ProducerBusy
 from penstock.gateway.guests import Gateway, Guests
 from penstock.gateway.inbox import Reception
 from penstock.gateway.pulsar.admin import Desks, admin_table
@@ -33,6 +38,7 @@ from penstock.gateway.pulsar.admin.table import Table
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consume import Consume
 from penstock.gateway.pulsar.consumers import ConsumerDesk
+from penstock.gateway.pulsar.foreign import MINE, as_entries
 from penstock.gateway.pulsar.handshake import Handshake
 from penstock.gateway.pulsar.inspect import inspect
 from penstock.gateway.pulsar.lookup import Home, Lookup
@@ -59,16 +65,25 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
     policies = broker.policies
     policies.serve(namespaces_of(broker.topics), defaults_of(config))
     places = Places(broker.topics, broker.namespaces, policies)
+    places.open_old_ones()
     subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, policies)
-    broker.subscriptions.serve(inspect, lambda queue: limits_of(policies.at(queue)))
-    policies.on_change(broker.subscriptions.limit)
     consumers = ConsumerDesk(places, subscribing, broker.subscriptions, policies, clock, config)
+    insight = Insight(inspect, MINE, as_entries)
+    broker.subscriptions.serve(insight, lambda queue: limits_of(policies.at(queue)), consumers.send_away)
+    broker.bus.listen(partial(_on_event, broker))
+    policies.on_change(broker.subscriptions.limit)
     desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.fetcher), home)
     router = _router(broker, desks, subscribing, clock, config)
     guests = Guests(config.connections_max)
     reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
     gateway = Gateway(lambda: Connection(router, guests, reception, config), guests)
     return Sides(gateway, admin_table(broker, desks, clock, config, obstacle))
+
+
+def _on_event(broker: Broker, event: Event) -> None:
+    """Producers of a topic that was deleted have to go, also when RocketMQ's tools did it."""
+    if isinstance(event, TopicDeleted):
+        broker.producers.send_away_from(broker.topics.has_queue, ProducerBusy(f"{event.topic} was deleted"))
 
 
 def _router(broker: Broker, desks: Desks, subscribing: Subscribing, clock: Clock, config: PulsarConfig) -> Router:

@@ -16,10 +16,11 @@ from penstock.core.subscriptions.keyed import Range
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.seats import Seat
 from penstock.core.subscriptions.subscription import Kind, Style
+from penstock.core.topics import READ
 from penstock.errors import ConsumerBusy, PenstockError, TopicNotFound
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer, State
-from penstock.gateway.pulsar.places import Place, Places, is_ours
+from penstock.gateway.pulsar.places import Place, Places, allow
 from penstock.gateway.pulsar.policies import SubscribeRates
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
 from penstock.gateway.pulsar.subscribing import Subscribing, check_name, spot_of
@@ -116,9 +117,7 @@ class ConsumerDesk:
             self.forget(consumer)
 
     async def _join(self, consumer: Consumer, place: Place) -> None:
-        if not is_ours(place.topic):
-            why = f"{place.name.full} was made by RocketMQ's clients, and is read by them alone"
-            raise Refused(ServerError.NotAllowedError, why)
+        allow(place.topic, READ)
         asked, now_ms = consumer.asked, self._clock.now_ms()
         style = style_of(asked)
         attached = await self._subscribing.attached(asked, place, style)

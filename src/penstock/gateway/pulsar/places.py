@@ -1,22 +1,22 @@
 """From a name that a Pulsar client gives to a queue of a topic here, which may have to be made first.
 
 A topic that is not partitioned has one queue; a partition is a queue of its topic. One that RocketMQ's clients made is
-partitioned, whatever its number of queues. Topics are marked with who made them: what is in a topic is in the encoding
-of its protocol, and nothing is turned from one into the other yet. Until then each protocol keeps to its own topics: a
-topic that was made here has no permissions for RocketMQ's clients, and one of theirs is not written to from here.
+partitioned, whatever its number of queues, and so is one that their tools have given more queues. Topics belong to both
+protocols (docs/cross-protocol.md), and permissions hold for both; the broker's own are left to those they are for.
 """
 
 from typing import NamedTuple
 
 from penstock.core.namespaces import Namespaces
 from penstock.core.policies import Creation, PolicyBook
-from penstock.core.topics import Topic, Topics, TopicSettings
+from penstock.core.topics import READ, WRITE, Topic, Topics, TopicSettings
 from penstock.errors import NamespaceNotFound, TopicNotFound
 from penstock.gateway.pulsar.routes import Refused
 from penstock.wire.pulsar.commands_pb2 import ServerError
 from penstock.wire.pulsar.topics import NON_PERSISTENT, TopicName, from_own, topic_name
 
 PARTITIONED = "pulsar.partitioned"  # the attribute of topics that were made here: "yes" or "no"
+OPEN = "pulsar.open"  # the attribute of topics that were made when RocketMQ's clients had a part in them already
 PROPERTY = "pulsar.property."  # what the attributes begin with that are properties to Pulsar's clients
 _NEVER_PARTITIONED = ("-DLQ", "-RETRY")  # made by clients, each with one queue
 
@@ -31,7 +31,8 @@ class Place(NamedTuple):
 
 def partitions_of(topic: Topic) -> int:
     """How many a topic has; 0 when it is not partitioned."""
-    return 0 if topic.attributes.get(PARTITIONED) == "no" else topic.queue_count
+    alone = topic.attributes.get(PARTITIONED) == "no" and topic.queue_count == 1
+    return 0 if alone else topic.queue_count
 
 
 def properties_of(topic: Topic) -> dict[str, str]:
@@ -39,8 +40,17 @@ def properties_of(topic: Topic) -> dict[str, str]:
 
 
 def is_ours(topic: Topic) -> bool:
-    """Whether it was made by Pulsar's clients."""
+    """Whether it was made by Pulsar's clients: then the policies of its namespace hold."""
     return PARTITIONED in topic.attributes
+
+
+def allow(topic: Topic, permission: int) -> None:
+    """Refused when a topic is the broker's own, or may not be read or written to at present."""
+    if topic.system:
+        raise Refused(ServerError.NotAllowedError, f"topic {topic.name} is the broker's own")
+    if not topic.permissions & permission:
+        what = "read" if permission == READ else "written to"
+        raise Refused(ServerError.NotAllowedError, f"topic {topic.name} may not be {what} at present: its permissions")
 
 
 class Places:
@@ -50,6 +60,15 @@ class Places:
     def _creation(self, name: TopicName) -> Creation:
         """Whether a topic that is not there is made by whoever comes for it."""
         return self._policies.in_namespace(f"{name.tenant}/{name.namespace}").topic_creation or Creation()
+
+    def open_old_ones(self) -> None:
+        """Topics of older versions were closed to RocketMQ's clients: they are not any more. Once for each, since
+        whoever takes permissions away later means it.
+        """
+        for topic in list(self._topics):
+            if PARTITIONED in topic.attributes and OPEN not in topic.attributes:
+                attributes = topic.attributes | {OPEN: "yes"}
+                self._topics.alter_now(topic.name, TopicSettings(permissions=READ | WRITE, attributes=attributes))
 
     def named(self, text: str) -> TopicName:
         """The name, once it is clear that its namespace is there."""
@@ -118,9 +137,9 @@ class Places:
 
     async def create(self, name: TopicName, partitions: int, properties: dict[str, str] | None = None) -> Topic:
         """A new topic, with no or some partitions; returns when it is durable."""
-        attributes = {PARTITIONED: "yes" if partitions else "no"}
+        attributes = {PARTITIONED: "yes" if partitions else "no", OPEN: "yes"}
         attributes |= {PROPERTY + key: value for key, value in (properties or {}).items()}
-        settings = TopicSettings(write_queues=max(partitions, 1), permissions=0, attributes=attributes)
+        settings = TopicSettings(write_queues=max(partitions, 1), attributes=attributes)
         return await self._topics.create(name.own_name, settings)
 
     def _queue(self, name: TopicName, topic: Topic) -> int:

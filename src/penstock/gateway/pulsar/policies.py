@@ -31,7 +31,9 @@ def defaults_of(config: PulsarConfig) -> Policies:
 
 
 def namespaces_of(topics: Topics) -> Callable[[str], str | None]:
-    """From a topic's name to its namespace. Those that RocketMQ's clients made are in none: no policy changes them."""
+    """From a topic's name to its namespace. Those that RocketMQ's clients made are in none: what is
+    set for all of a namespace does not change how their messages are kept.
+    """
 
     def namespace_of(topic: str) -> str | None:
         found, name = topics.find(topic), from_own(topic)

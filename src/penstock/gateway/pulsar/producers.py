@@ -14,9 +14,10 @@ from penstock.config import PulsarConfig
 from penstock.core.policies import PolicyBook
 from penstock.core.producers import Access, Producers, Seat
 from penstock.core.publish import Publisher
+from penstock.core.topics import WRITE
 from penstock.errors import PenstockError
 from penstock.gateway.pulsar.connection import Connection
-from penstock.gateway.pulsar.places import Place, Places, is_ours
+from penstock.gateway.pulsar.places import Place, Places, allow
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
 from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.model import Action
@@ -175,9 +176,7 @@ class ProducerDesk:
 
     async def _seat(self, producer: Producer, place: Place) -> bool:
         """Whether it can write at once; else it waits."""
-        if not is_ours(place.topic):
-            why = f"{place.name.full} was made by RocketMQ's clients, and is written to by them alone"
-            raise Refused(ServerError.NotAllowedError, why)
+        allow(place.topic, WRITE)
         producer.topic, producer.queue = place.topic.name, place.queue
         if producer.asked.initial_subscription_name:
             await self._subscribing.first(producer.asked.initial_subscription_name, place)

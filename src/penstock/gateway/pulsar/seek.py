@@ -11,6 +11,7 @@ from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer
 from penstock.gateway.pulsar.consumers import ConsumerDesk, found, succeed
+from penstock.gateway.pulsar.foreign import as_entry
 from penstock.gateway.pulsar.positions import sought_row
 from penstock.gateway.pulsar.routes import Refused, Route, Routes
 from penstock.model import Action
@@ -73,7 +74,7 @@ class Seek:
             last.ledgerId, last.entryId = attached.queue, behind - 1
             batch = await self._fetcher.fetch_rows(attached.queue, behind - 1, 1, 1)
             if batch.payloads:
-                metadata, _ = metadata_in(batch.payloads[0], check=False)
+                metadata, _ = metadata_in(as_entry(batch.payloads[0]), check=False)
                 if metadata.HasField("num_messages_in_batch"):
                     last.batch_index = metadata.num_messages_in_batch - 1
         mark = attached.subscription.cursor.mark

@@ -6,6 +6,7 @@ collide.
     names.py       what a name server is asked: routes, clusters, topic lists
     produce.py     sends, single and batched
     consume.py     pulls, with long polling
+    records.py     queues as records, whoever wrote to them; foreign.py what Pulsar's clients wrote
     positions.py   consumers' offsets, and where queues begin and end
     members.py     heartbeats, unregistering, the consumer list, queue locks
     groups.py      settings of groups, and what follows from them
@@ -39,6 +40,7 @@ from penstock.gateway.rocketmq.names import Names
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
 from penstock.gateway.rocketmq.query import Query
+from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.relay import Relay
 from penstock.gateway.rocketmq.reply import Reply
 from penstock.gateway.rocketmq.reset import Reset
@@ -58,6 +60,7 @@ def rocketmq_router(
     topics, groups, offsets = broker.topics, broker.groups, broker.offsets
     resets = broker.resets
     rules = GroupRules(broker.group_settings, offsets, auto_create_groups)
+    records = Records(topics, broker.fetcher, house, clock)
     members = Members(topics, groups, resets, clock, rules)
     transactions = Transactions(topics, kept.halves, kept.placer, members.producer_of, clock, broker.bus)
     kept.add("transactions", transactions.tick, TICK_MS)
@@ -94,15 +97,17 @@ def rocketmq_router(
             rules,
             broker.traffic,
             broker.readers,
+            records,
+            house,
         ),
         Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers),
         members,
-        Retry(topics, broker.fetcher, broker.publisher, rules, broker.traffic),
+        Retry(topics, records, broker.publisher, rules, broker.traffic),
         Reset(topics, broker.fetcher, groups, offsets, resets),
-        Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in)),
-        Admin(topics, broker.fetcher, groups, offsets, members, house, broker.minutes, broker.traffic, clock),
+        Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in, records.messages)),
+        Admin(topics, broker.fetcher, groups, offsets, members, house, broker.minutes, broker.traffic, clock, records),
         Figures(broker.config, house, broker.physician, broker.traffic, broker.minutes, clock.now_ms()),
-        Relay(groups, broker.fetcher),
+        Relay(groups, records),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
     return Router([part.routes() for part in parts], broker.authorizer, members.lost)

@@ -14,7 +14,7 @@ from penstock.gateway.rocketmq.house import BROKER, House
 from penstock.gateway.rocketmq.later import Later
 from penstock.gateway.rocketmq.members import Client, Members
 from penstock.gateway.rocketmq.produce import check_rocketmq_name
-from penstock.gateway.rocketmq.relay import message_at
+from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.bodies import QueueName, with_table
@@ -64,9 +64,10 @@ class Admin:
         minutes: Minutes,
         traffic: Traffic,
         clock: Clock,
+        records: Records,
     ) -> None:
         self._topics, self._fetcher, self._groups = topics, fetcher, groups
-        self._offsets, self._members, self._house = offsets, members, house
+        self._offsets, self._members, self._house, self._records = offsets, members, house, records
         self._minutes, self._traffic, self._clock, self._later = minutes, traffic, clock, Later()
 
     def routes(self) -> Routes:
@@ -111,7 +112,6 @@ class Admin:
     async def _deleted(self, name: str) -> bytes:
         if self._topics.find(name) is not None:  # the real broker does not mind either
             await self._topics.delete(name)
-            self._offsets.forget_topic(name)
         return b""
 
     def nothing_to_do(self, frame: Frame, connection: Connection) -> None:
@@ -144,7 +144,7 @@ class Admin:
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
     def message_by_id(self, frame: Frame, connection: Connection) -> None:
-        self._later(frame, connection, message_at(self._fetcher, ext_as(_ById, frame).offset))
+        self._later(frame, connection, self._records.at(ext_as(_ById, frame).offset))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ for it.
 """
 
 import asyncio
+from collections.abc import Coroutine
 
 import msgspec
 import numpy as np
@@ -27,6 +28,8 @@ from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import WAITING_BYTES, Connection
 from penstock.gateway.rocketmq.filters import Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
+from penstock.gateway.rocketmq.house import House
+from penstock.gateway.rocketmq.records import MINE, Read, Records, Wish
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
@@ -52,10 +55,13 @@ class Consume:
         rules: GroupRules,
         traffic: Traffic,
         readers: Readers,
+        records: Records,
+        house: House,
     ) -> None:
         self._topics, self._fetcher, self._waits = topics, fetcher, waits
         self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
         self._rules, self._traffic, self._readers = rules, traffic, readers
+        self._records, self._house = records, house
         self._reading: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -103,6 +109,8 @@ class Consume:
         elif call.connection.waiting_bytes > WAITING_BYTES:
             why = "this connection has not taken its last answers yet: take them, then pull again"
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
+        elif self._fetcher.holds_others(queue, MINE):
+            self._later(call, self._read_mixed(call, bounds, may_wait))
         else:
             count, size = call.messages_max, call.bytes_max
             if call.wanted.sql is not None:
@@ -113,29 +121,65 @@ class Consume:
             if batch is not None:
                 self._found(call, bounds, batch)
             else:
-                call.connection.reading_bytes += call.bytes_max
-                task = asyncio.ensure_future(self._read_cold(call, bounds, plan))
-                self._reading.add(task)
-                task.add_done_callback(self._reading.discard)
+                self._later(call, self._read_cold(call, bounds, plan))
+
+    def _later(self, call: "_Call", work: Coroutine[None, None, None]) -> None:
+        """What is not in memory as it goes out is got on the side."""
+
+        async def done() -> None:
+            try:
+                await work
+            except (PenstockError, OSError) as error:
+                refuse(call.connection, call.frame, error)
+            finally:
+                call.connection.reading_bytes -= call.bytes_max
+
+        call.connection.reading_bytes += call.bytes_max
+        task = asyncio.ensure_future(done())
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
 
     async def _read_cold(self, call: "_Call", bounds: Bounds, plan: Plan) -> None:
-        try:
-            self._found(call, bounds, await self._fetcher.load(plan))
-        except (PenstockError, OSError) as error:
-            refuse(call.connection, call.frame, error)
-        finally:
-            call.connection.reading_bytes -= call.bytes_max
+        self._found(call, bounds, await self._fetcher.load(plan))
+
+    async def _read_mixed(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
+        """From a queue that others write to as well."""
+        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, due_only=not call.asked.asStored)
+        host = self._house.store_host_for(call.connection)
+        read = await self._records.read(call.queue, call.asked.queueOffset, wish, host)
+        if read.payloads:
+            size_bytes = sum(map(len, read.payloads))
+            self._hand_out(call, bounds, read.next_offset, read.payloads, len(read.payloads), size_bytes)
+        elif read.next_offset > call.asked.queueOffset:
+            self._nothing(call, bounds, read.next_offset)
+        else:
+            self._hold(call, bounds, read, may_wait)
 
     def _found(self, call: "_Call", bounds: Bounds, batch: Batch) -> None:
         if call.wanted.sql is not None:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
-            ext = _ext(batch.next_offset, bounds)
-            messages, size_bytes = count_of(batch)
-            self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
-            call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, batch.payloads, size_bytes)
-        elif not self._waits_on(call, batch.next_offset):
-            ext = _ext(batch.next_offset, bounds)
+            self._hand_out(call, bounds, batch.next_offset, batch.payloads, *count_of(batch))
+        else:
+            self._nothing(call, bounds, batch.next_offset)
+
+    def _hand_out(
+        self,
+        call: "_Call",
+        bounds: Bounds,
+        next_offset: int,
+        payloads: list[memoryview],
+        messages: int,
+        size_bytes: int,
+    ) -> None:
+        self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
+        ext = _ext(next_offset, bounds)
+        call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, payloads, size_bytes)
+
+    def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int) -> None:
+        """None of what was looked at is for this client."""
+        if not self._waits_on(call, next_offset):
+            ext = _ext(next_offset, bounds)
             call.connection.reply(call.frame, ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", ext)
 
     def _moved(self, call: "_Call", bounds: Bounds) -> None:
@@ -165,6 +209,18 @@ class Consume:
             return
         remark = "OFFSET_OVERFLOW_ONE" if bounds.max_offset else "NO_MESSAGE_IN_QUEUE"
         call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, remark, _ext(bounds.max_offset, bounds))
+
+    def _hold(self, call: "_Call", bounds: Bounds, read: Read, may_wait: bool) -> None:
+        """The next message is not due yet: wait for it, as far as the client does."""
+        now_ms = self._clock.monotonic_ms()
+        if may_wait and not call.frame.oneway:
+            call.until_ms = now_ms + min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
+        left_ms = min(call.until_ms - now_ms, read.due_ms - self._clock.now_ms())
+        if left_ms > 0 and not call.connection.gone:
+            self._park(call, left_ms)
+            return
+        ext = _ext(read.next_offset, bounds)
+        call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, "NOT_DUE", ext)
 
     def _park(self, call: "_Call", timeout_ms: int) -> None:
         call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call, there))

@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.core.fetch import Tags
+from penstock.gateway.rocketmq.records import Keep
 from penstock.gateway.rocketmq.routes import Refused
+from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import ResponseCode
 from penstock.wire.rocketmq.peek import properties_in
 from penstock.wire.rocketmq.record import java_hash
@@ -24,6 +26,16 @@ class Wanted(NamedTuple):
 
     tags: Tags = frozenset()
     sql: Filter | None = None
+
+    @property
+    def keep(self) -> Keep | None:
+        """What looks at single messages, where no table knows their tags; None when all are wanted."""
+        if self.sql is not None:
+            return self.keeps
+        return self.has_tag if self.tags else None
+
+    def has_tag(self, payload: memoryview) -> bool:
+        return java_hash(properties_in(payload).get(props.TAGS, "")) in self.tags
 
     def keeps(self, payload: memoryview) -> bool:
         """Whether the expression selects a message."""

@@ -5,16 +5,15 @@ The client's answer is passed back byte for byte: code, remark and body are the 
 
 import msgspec
 
-from penstock.core.fetch import Fetcher
 from penstock.core.groups import Groups
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.house import BROKER
 from penstock.gateway.rocketmq.later import Later
+from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
-from penstock.wire.rocketmq.record import from_physical
 
 TIMEOUT_MS = 10_000
 VERSION_MIN = 62  # older clients do not know these questions
@@ -29,8 +28,8 @@ class _Of(msgspec.Struct):
 
 
 class Relay:
-    def __init__(self, groups: Groups, fetcher: Fetcher) -> None:
-        self._groups, self._fetcher, self._later = groups, fetcher, Later()
+    def __init__(self, groups: Groups, records: Records) -> None:
+        self._groups, self._records, self._later = groups, records, Later()
 
     def routes(self) -> Routes:
         return {
@@ -50,7 +49,7 @@ class Relay:
         self._later.relay(frame, connection, self._consumed(line, frame, physical))
 
     async def _consumed(self, line: Connection, frame: Frame, physical: int) -> Frame:
-        record = await message_at(self._fetcher, physical)
+        record = await self._records.at(physical)
         frame.ext["brokerName"] = BROKER
         return await self._asked(line, frame, record)
 
@@ -82,12 +81,3 @@ def physical_in(message_id: str) -> int:
     except ValueError:
         pass
     raise Refused(ResponseCode.SYSTEM_ERROR, f"{message_id[:60]!r} is not the id of a message: 32 or 56 hex digits")
-
-
-async def message_at(fetcher: Fetcher, physical: int) -> bytes:
-    """The record that an id stands for. Queue 0 is the store's own and holds none."""
-    queue, offset = from_physical(physical)
-    batch = await fetcher.fetch(queue, offset, 1, 1) if queue > 0 else None
-    if batch is None or not batch.payloads or int(batch.rows["base"][0]) != offset:
-        raise Refused(ResponseCode.SYSTEM_ERROR, "there is no message with this id: it may have expired")
-    return bytes(batch.payloads[0])

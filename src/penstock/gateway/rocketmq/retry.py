@@ -7,7 +7,6 @@ import random
 
 import msgspec
 
-from penstock.core.fetch import Fetcher
 from penstock.core.publish import Publisher
 from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
@@ -16,7 +15,7 @@ from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.produce import DLQ_PREFIX, OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
-from penstock.gateway.rocketmq.relay import message_at
+from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.routes import Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq import properties as props
@@ -37,9 +36,9 @@ class _SendBack(msgspec.Struct):
 
 class Retry:
     def __init__(
-        self, topics: Topics, fetcher: Fetcher, publisher: Publisher, rules: GroupRules, traffic: Traffic
+        self, topics: Topics, records: Records, publisher: Publisher, rules: GroupRules, traffic: Traffic
     ) -> None:
-        self._topics, self._fetcher, self._publisher, self._rules = topics, fetcher, publisher, rules
+        self._topics, self._records, self._publisher, self._rules = topics, records, publisher, rules
         self._traffic = traffic
         self._busy: set[asyncio.Task[None]] = set()
 
@@ -68,7 +67,7 @@ class Retry:
                 refuse(connection, frame, error)
 
         try:
-            message = message_in(memoryview(await message_at(self._fetcher, asked.offset)))
+            message = message_in(memoryview(await self._records.at(asked.offset)))
             origin = message.properties.get(RETRY_TOPIC, message.topic)
             record = self._record(asked, message)
             self._publisher.publish([record], done)

@@ -52,9 +52,12 @@ def opened_entry(payload: memoryview, check: bool = False) -> Opened:
     if is_encrypted(metadata):
         raise PayloadError("it is encrypted, and only its consumer has the key")
     body = opened(bytes(payload[body_at:]), metadata.compression, metadata.uncompressed_size)
-    batched = metadata.HasField("num_messages_in_batch")
-    messages = list(_batched(body, metadata)) if batched else [_single(body, metadata)]
-    return Opened(metadata, messages, batched)
+    return Opened(metadata, list(messages_in(body, metadata)), metadata.HasField("num_messages_in_batch"))
+
+
+def messages_in(body: bytes, metadata: MessageMetadata) -> Iterator[Message]:
+    """The messages of a body that is neither compressed nor encrypted any more."""
+    return _batched(body, metadata) if metadata.HasField("num_messages_in_batch") else iter((_single(body, metadata),))
 
 
 def _single(body: bytes, metadata: MessageMetadata) -> Message:

@@ -3,6 +3,7 @@
 import asyncio
 
 from penstock.core.fetch import Fetcher
+from penstock.core.topics import READ
 from penstock.gateway.http.messages import Reply, in_json
 from penstock.gateway.pulsar.admin.answers import Declined
 from penstock.gateway.pulsar.admin.asked import Asked, whole
@@ -10,7 +11,8 @@ from penstock.gateway.pulsar.admin.names import topic_of
 from penstock.gateway.pulsar.admin.peeked import reply_of
 from penstock.gateway.pulsar.admin.subscriptions import SubscriptionsDesk
 from penstock.gateway.pulsar.admin.table import Route
-from penstock.gateway.pulsar.places import Place, Places, is_ours
+from penstock.gateway.pulsar.foreign import as_entry
+from penstock.gateway.pulsar.places import Place, Places
 from penstock.model import Action
 from penstock.wire.pulsar.entry import metadata_in
 
@@ -57,8 +59,8 @@ class Messages:
 
     def _place(self, asked: Asked) -> Place:
         place = self._places.found(topic_of(asked, self._places))
-        if not is_ours(place.topic):
-            raise Declined(405, f"{place.name.full} was made by RocketMQ's clients, and is read by them alone")
+        if place.topic.system or not place.topic.permissions & READ:
+            raise Declined(405, f"{place.name.full} may not be read: it is the broker's own, or has no permission")
         return place
 
     async def _entry(self, place: Place, row: int) -> Reply:
@@ -66,7 +68,7 @@ class Messages:
         batch = await self._fetcher.fetch_rows(place.queue, row, 1, 1) if first <= row < behind else None
         if batch is None or not batch.payloads:
             raise Declined(404, f"there is no such message in {place.name.full}")
-        return await asyncio.to_thread(reply_of, batch.payloads[0], place.queue, row)  # opening takes its time
+        return await asyncio.to_thread(_shown, batch.payloads[0], place.queue, row)  # opening takes its time
 
     # --- where they are -----------------------------------------------------------------------------------------------
 
@@ -81,12 +83,15 @@ class Messages:
         if behind == first:
             return in_json({"ledgerId": -1, "entryId": -1, "partitionIndex": place.name.partition})
         found = id_of(place, behind - 1)
-        if is_ours(place.topic):
-            batch = await self._fetcher.fetch_rows(place.queue, behind - 1, 1, 1)
-            metadata = metadata_in(batch.payloads[0], check=False)[0] if batch.payloads else None
-            if metadata is not None and metadata.HasField("num_messages_in_batch"):
-                found["batchIndex"] = metadata.num_messages_in_batch - 1
+        batch = await self._fetcher.fetch_rows(place.queue, behind - 1, 1, 1)
+        metadata = metadata_in(as_entry(batch.payloads[0]), check=False)[0] if batch.payloads else None
+        if metadata is not None and metadata.HasField("num_messages_in_batch"):
+            found["batchIndex"] = metadata.num_messages_in_batch - 1
         return in_json(found)
+
+
+def _shown(payload: memoryview, queue: int, row: int) -> Reply:
+    return reply_of(as_entry(payload), queue, row)
 
 
 def id_of(place: Place, row: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ from penstock.gateway.pulsar.admin.asked import WORDS, Asked
 from penstock.gateway.pulsar.admin.names import namespace_of, topic_of
 from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.consumers import ConsumerDesk
-from penstock.gateway.pulsar.places import Place, Places, is_ours, partitions_of, properties_of
+from penstock.gateway.pulsar.places import Place, Places, partitions_of, properties_of
 from penstock.gateway.pulsar.subscribing import spot_of
 from penstock.model import Action
 from penstock.wire.pulsar.topics import TopicName, from_own
@@ -218,8 +218,8 @@ class TopicsDesk:
 
 
 def ours(name: TopicName, topic: Topic) -> Topic:
-    if not is_ours(topic):
-        raise Declined(405, f"{name.base} was made by RocketMQ's clients, and is changed by their tools alone")
+    if topic.system:
+        raise Declined(405, f"{name.base} is the broker's own")
     return topic
 
 

@@ -1,0 +1,51 @@
+"""A table knows which encodings have ever been in its queue: after any start, also where a checkpoint does not tell."""
+
+import pytest
+from tests.store.test_read import MINE, OTHER, Shelf
+
+from penstock.store import directory
+from penstock.testing.disk import FaultyDisk
+from penstock.wire.plain import PLAIN, PLAIN_RUN, plain, plain_run
+
+
+def bits(shelf: Shelf, queue: int = MINE) -> int:
+    return shelf.store.table(queue).encodings
+
+
+def test_every_append_is_noted():
+    shelf = Shelf(FaultyDisk())
+    assert bits(shelf) == 0
+    shelf.store.append([plain(MINE, b"a")])
+    assert bits(shelf) == 1 << PLAIN
+    shelf.store.append([plain_run([plain(MINE, b"b"), plain(MINE, b"c")])])
+    assert (bits(shelf), bits(shelf, OTHER)) == (1 << PLAIN | 1 << PLAIN_RUN, 0)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lose_tables", [True, False])
+def test_a_start_knows_it_again(clean, lose_tables):
+    shelf = Shelf(FaultyDisk())
+    shelf.store.append([plain(MINE, b"a")])
+    shelf.store.checkpoint()
+    shelf.store.append([plain_run([plain(MINE, b"b"), plain(MINE, b"c")])])
+    shelf.store.flush()
+    if clean:
+        shelf.store.close()
+    if lose_tables:
+        shelf.disk.remove("tables/directory")
+    assert bits(Shelf(shelf.disk)) == 1 << PLAIN | 1 << PLAIN_RUN
+
+
+def test_where_a_checkpoint_does_not_tell_the_last_entry_does(monkeypatch):
+    shelf = Shelf(FaultyDisk())
+    shelf.store.append([plain_run([plain(MINE, b"b"), plain(MINE, b"c")])])
+    told = directory.state_of
+
+    def older(table):
+        state = told(table)
+        state.encodings = directory.ANY
+        return state
+
+    monkeypatch.setattr(directory, "state_of", older)
+    again = shelf.again()
+    assert (bits(again), bits(again, OTHER)) == (1 << PLAIN_RUN, 0)
