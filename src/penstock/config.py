@@ -6,7 +6,7 @@ is a table there (`[store]`, `[broker]`, ...). A bound that is not a setting for
 
 import msgspec
 
-from penstock.model import Durability
+from penstock.model import Durability, SchemaStrategy
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -67,6 +67,10 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     topics_max: int = 20_000
     groups_max: int = 20_000  # with settings of their own
     subscriptions_max: int = 100_000  # durable ones
+    schema_bytes_max: int = 256 * KIB  # one, with its properties
+    topic_schemas_max: int = 1_000  # versions of a topic
+    topic_schemas_bytes_max: int = 4 * MIB
+    schemas_bytes_max: int = 64 * MIB  # of all topics: they are held in memory, and in every checkpoint
     retention_ms: int = 72 * 3_600_000  # 0: for ever
     retention_bytes: int = 0  # per queue; 0: no limit
     waiters_max: int = 100_000
@@ -113,6 +117,9 @@ class PulsarConfig(msgspec.Struct, forbid_unknown_fields=True):
     producers_per_connection_max: int = 10_000
     consumers_per_connection_max: int = 10_000
     watchers_per_connection_max: int = 100  # of topic lists
+    schema_compatibility: SchemaStrategy = SchemaStrategy.FULL  # where a namespace sets none
+    schema_validation: bool = False  # a producer without a schema is refused where the topic has one
+    schema_auto_update: bool = True  # a producer may bring a new schema; else they are registered by HTTP alone
     auto_create_subscriptions: bool = True  # a consumer of a durable subscription that does not exist creates it
     unacked_per_consumer_max: int = 50_000  # messages in the hands of a shared consumer; 0: any number
     unacked_per_subscription_max: int = 200_000  # in the hands of all of them together

@@ -140,6 +140,30 @@ class TenantExists(PenstockError):
         self.name = name
 
 
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+class SchemaInvalid(PenstockError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this is not a schema: {why}")
+
+
+class SchemaIncompatible(PenstockError):
+    """A schema that does not go with those that the topic has."""
+
+
+class SchemaNotFound(PenstockError):
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic[:200]!r} does not have this schema")
+        self.topic = topic
+
+
+class TooManySchemas(PenstockError):
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"the limit of {limit} is reached ({what}): delete what is not needed, or raise it")
+        self.limit = limit
+
+
 # --- producers --------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,23 @@ class Durability(enum.StrEnum):
     ASYNC = "async"  # from the page cache: survives a killed process, not a power cut
 
 
+class SchemaStrategy(enum.StrEnum):
+    """Which schemas may follow those that a topic has. BACKWARD: what was written before can be read with the new one;
+    FORWARD: what is written with the new one can be read as before; TRANSITIVE: with all that there were, not only the
+    last.
+    """
+
+    UNDEFINED = "UNDEFINED"  # what holds for the broker
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+
 class Action(enum.StrEnum):
     """What somebody wants to do. Every route names the one that it needs."""
 

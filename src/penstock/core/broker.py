@@ -30,6 +30,7 @@ from penstock.core.publish import Publisher
 from penstock.core.readers import Readers
 from penstock.core.resets import Resets
 from penstock.core.retention import apply_retention
+from penstock.core.schemas.registry import Schemas
 from penstock.core.stages import NO_FROST, Frost
 from penstock.core.staging import Staging
 from penstock.core.subscriptions.registry import Subscriptions
@@ -85,6 +86,7 @@ class Broker:
         self.producers = Producers(store, self.keeper, self.endings)
         self.namespaces = Namespaces(store, self.keeper, clock)
         self.tenants = Tenants(self.namespaces, store, self.keeper, clock)
+        self.schemas = Schemas(store, self.keeper, clock, self.bus, self.topics, settings)
         self.subscriptions = Subscriptions(
             store,
             self.keeper,

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.core.events import Bus, Event, TopicCreated, TopicDeleted
 from penstock.core.topics import Topics
+from penstock.model import SchemaStrategy
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 
@@ -82,6 +83,9 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     compaction_threshold_bytes: int | None = None
     topic_creation: Creation | None = None
     subscription_creation: bool | None = None
+    schema_strategy: SchemaStrategy | None = None
+    schema_validation: bool | None = None  # a producer has to have a schema where the topic has one
+    schema_auto_update: bool | None = None  # a producer may bring a new one
 
 
 FIELDS = Policies.__struct_fields__

@@ -5,7 +5,7 @@ log that is never used again; a topic is the list of them. Fewer queues than bef
 back first, so that no message is lost by changing a number.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -59,6 +59,8 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     attributes: dict[str, str] | None = None
 
 
+FactsOf = Callable[[str], Iterable[str]]  # from a topic's name to the keys of facts that are its own
+
 _decoder = msgspec.json.Decoder(Topic)
 
 
@@ -84,6 +86,7 @@ class Topics:
         self._of_queue = {queue: topic for topic in found for queue in topic.queues}
         self._next_queue = 1 + max(self._of_queue, default=0)
         self._next_queue = max(self._next_queue, int(store.catalog.get("next_queue") or b"1"))
+        self._belongings: list[FactsOf] = []
 
     def get(self, name: str) -> Topic:
         try:
@@ -107,6 +110,10 @@ class Topics:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def own(self, facts_of: FactsOf) -> None:
+        """Facts that go with a topic when it is deleted, all at once."""
+        self._belongings.append(facts_of)
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +198,8 @@ class Topics:
         topic = self.get(name)
         if topic.system:
             raise BadTopicSettings(name, "it is the broker's own and cannot be deleted")
-        self._store.drop_queues(topic.queues, {PREFIX + name: None})
+        keys = [PREFIX + name, *(key for facts_of in self._belongings for key in facts_of(name))]
+        self._store.drop_queues(topic.queues, dict.fromkeys(keys))
         del self._topics[name]
         for queue in topic.queues:
             del self._of_queue[queue]

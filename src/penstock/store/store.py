@@ -5,7 +5,7 @@ broker has `keeper.py` do them on the side. All calls come from one thread, the 
 named.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +36,7 @@ log = logs.get(__name__)
 
 FILL_URGENT_BYTES = 64 * KIB
 FACTS_PER_ENTRY = 1_000
+FACTS_ENTRY_BYTES = 256 * KIB  # then another begins; one fact may be larger
 
 
 class Bounds(NamedTuple):
@@ -185,10 +186,9 @@ class Store:
             return
         row, offset = table.next_row, table.next_offset
         begins = {queue_key(CATALOG_QUEUE): pack_queue(QueueFact(Durability.SYNC, row, offset))}
-        facts = list({**self.catalog.all(), **begins}.items())
-        parts = [fact_entry(dict(facts[at : at + FACTS_PER_ENTRY])) for at in range(0, len(facts), FACTS_PER_ENTRY)]
+        parts = _in_parts({**self.catalog.all(), **begins}, min(FACTS_ENTRY_BYTES, self.entry_bytes_max // 2))
         try:
-            self._appender.append(parts, True)
+            self._appender.append([fact_entry(part) for part in parts], True)
         except StoreError as error:  # what the caller asked for has been done: the next change of a fact tries again
             log.warning("the catalog could not be written anew", error=str(error))
             return
@@ -423,3 +423,17 @@ class Store:
 
 def _fact_of(table: QueueTable, durability: Durability | None = None) -> bytes:
     return pack_queue(QueueFact(durability or table.durability, table.min_row, table.min_offset))
+
+
+def _in_parts(facts: Mapping[str, bytes], bytes_max: int) -> Iterator[dict[str, bytes | None]]:
+    """Facts as they stand in entries: neither too many in one, nor too large together."""
+    part: dict[str, bytes | None] = {}
+    part_bytes = 0
+    for key, value in facts.items():
+        fact_bytes = len(key) + len(value)
+        if len(part) >= FACTS_PER_ENTRY or (part and part_bytes + fact_bytes > bytes_max):
+            yield part
+            part, part_bytes = {}, 0
+        part[key] = value
+        part_bytes += fact_bytes
+    yield part

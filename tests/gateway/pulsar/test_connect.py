@@ -118,11 +118,3 @@ async def test_transactions_are_refused_at_once(client, kind):
     error = await client.next("error")
     assert (error.request_id, error.error) == (77, pb.NotAllowedError)
     assert error.message == "Transactions are not enabled."
-
-
-async def test_nobody_waits_for_what_is_not_served(client):
-    client.say(pb.CommandGetSchema(topic="orders", request_id=1))
-    assert (await client.next("getSchemaResponse")).error_code == pb.TopicNotFound
-    schema = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
-    client.say(pb.CommandGetOrCreateSchema(topic="orders", request_id=2, schema=schema))
-    assert (await client.next("getOrCreateSchemaResponse")).error_code == pb.NotAllowedError

@@ -196,13 +196,6 @@ async def test_permissions_that_rocketmqs_tools_gave_hold_here(client, penstock)
     assert (await client.refused("penstock_events-partition-0")).error == pb.NotAllowedError
 
 
-async def test_what_is_not_served_yet_is_refused(client):
-    schema = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
-    assert (await client.refused("orders", schema=schema)).error == pb.NotAllowedError
-    none = pb.Schema(name="", schema_data=b"", type=pb.Schema.NoSchema)
-    assert (await client.producer("orders", schema=none)).producer_ready
-
-
 async def test_a_producer_can_have_a_subscription_made_from_the_beginning(client):
     await client.producer("orders", 1)
     await client.send(one(b"before"), 0, 1)

@@ -144,11 +144,6 @@ def test_a_namespace_that_is_not_there(client):
         client.create_producer("no/such/topic")
 
 
-def test_what_is_not_served_is_said_at_once(client):
-    with pytest.raises(pulsar.NotAllowedError):
-        client.create_producer("typed", schema=pulsar.schema.StringSchema())
-
-
 def test_producing_goes_on_after_the_broker_was_away(tmp_path):
     """The client comes again by itself, and asks for its producer anew."""
     with contextlib.ExitStack() as stack:

@@ -6,6 +6,7 @@ handshake.py   how a connection begins and stays alive
 lookup.py      partitions, the broker of a topic, the topics of a namespace
 watch.py       lists of topics that are watched
 places.py      from a name to a queue
+schemas.py     schemas that are asked for, or brought along
 producers.py   producers opened and closed, their names and access modes
 produce.py     sends
 consumers.py   consumers opened and closed
@@ -47,6 +48,7 @@ from penstock.gateway.pulsar.policies import defaults_of, limits_of, namespaces_
 from penstock.gateway.pulsar.produce import Produce
 from penstock.gateway.pulsar.producers import ProducerDesk
 from penstock.gateway.pulsar.routes import Router
+from penstock.gateway.pulsar.schemas import SchemaDesk
 from penstock.gateway.pulsar.seek import Seek
 from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.gateway.pulsar.unserved import Unserved
@@ -67,13 +69,14 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
     places = Places(broker.topics, broker.namespaces, policies)
     places.open_old_ones()
     subscribing = Subscribing(broker.subscriptions, broker.fetcher, clock, policies)
-    consumers = ConsumerDesk(places, subscribing, broker.subscriptions, policies, clock, config)
+    schemas = SchemaDesk(places, broker.schemas, policies, broker.producers, broker.subscriptions, broker.fetcher)
+    consumers = ConsumerDesk(places, subscribing, broker.subscriptions, policies, schemas, clock, config)
     insight = Insight(inspect, MINE, as_entries)
     broker.subscriptions.serve(insight, lambda queue: limits_of(policies.at(queue)), consumers.send_away)
     broker.bus.listen(partial(_on_event, broker))
     policies.on_change(broker.subscriptions.limit)
     desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.fetcher), home)
-    router = _router(broker, desks, subscribing, clock, config)
+    router = _router(broker, desks, subscribing, schemas, clock, config)
     guests = Guests(config.connections_max)
     reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
     gateway = Gateway(lambda: Connection(router, guests, reception, config), guests)
@@ -86,9 +89,13 @@ def _on_event(broker: Broker, event: Event) -> None:
         broker.producers.send_away_from(broker.topics.has_queue, ProducerBusy(f"{event.topic} was deleted"))
 
 
-def _router(broker: Broker, desks: Desks, subscribing: Subscribing, clock: Clock, config: PulsarConfig) -> Router:
+def _router(
+    broker: Broker, desks: Desks, subscribing: Subscribing, schemas: SchemaDesk, clock: Clock, config: PulsarConfig
+) -> Router:
     places, consumers, seek, home = desks
-    producers = ProducerDesk(places, broker.producers, broker.publisher, broker.policies, subscribing, clock, config)
+    producers = ProducerDesk(
+        places, broker.producers, broker.publisher, broker.policies, subscribing, schemas, clock, config
+    )
     broker.policies.on_change(producers.limit)
     watch = Watch(broker.topics, places, broker.namespaces, broker.bus, config)
     parts = (
@@ -101,6 +108,7 @@ def _router(broker: Broker, desks: Desks, subscribing: Subscribing, clock: Clock
         consumers,
         Consume(broker.subscriptions, broker.fetcher),
         seek,
+        schemas,
     )
 
     def lost(connection: Connection) -> None:

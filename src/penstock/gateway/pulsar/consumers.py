@@ -23,6 +23,7 @@ from penstock.gateway.pulsar.consumer import Consumer, State
 from penstock.gateway.pulsar.places import Place, Places, allow
 from penstock.gateway.pulsar.policies import SubscribeRates
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
+from penstock.gateway.pulsar.schemas import SchemaDesk
 from penstock.gateway.pulsar.subscribing import Subscribing, check_name, spot_of
 from penstock.model import Action
 from penstock.wire.pulsar import commands_pb2 as pb
@@ -50,12 +51,13 @@ class ConsumerDesk:
         subscribing: Subscribing,
         subscriptions: Subscriptions,
         policies: PolicyBook,
+        schemas: SchemaDesk,
         clock: Clock,
         config: PulsarConfig,
     ) -> None:
         self._policies, self._rates = policies, SubscribeRates(policies, clock)
         self._places, self._subscribing, self._subscriptions = places, subscribing, subscriptions
-        self._clock, self._config = clock, config
+        self._schemas, self._clock, self._config = schemas, clock, config
         self._numbers = itertools.count()
 
     def routes(self) -> Routes:
@@ -120,6 +122,7 @@ class ConsumerDesk:
         allow(place.topic, READ)
         asked, now_ms = consumer.asked, self._clock.now_ms()
         style = style_of(asked)
+        await self._schemas.of_consumer(place, asked.schema)
         attached = await self._subscribing.attached(asked, place, style)
         await self._make_way(attached, consumer, style)
         self._check_room(place)

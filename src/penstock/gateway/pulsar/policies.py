@@ -27,6 +27,9 @@ def defaults_of(config: PulsarConfig) -> Policies:
         delaying=Delaying(),
         topic_creation=Creation(config.auto_create_topics, config.auto_create_partitions),
         subscription_creation=config.auto_create_subscriptions,
+        schema_strategy=config.schema_compatibility,
+        schema_validation=config.schema_validation,
+        schema_auto_update=config.schema_auto_update,
     )
 
 

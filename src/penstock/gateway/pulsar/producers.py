@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.places import Place, Places, allow
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
+from penstock.gateway.pulsar.schemas import SchemaDesk
 from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.model import Action
 from penstock.wire.pulsar import commands_pb2 as pb
@@ -50,6 +51,7 @@ class Producer:
         "name",
         "number",
         "queue",
+        "schema_version",
         "seat",
         "since_ms",
         "state",
@@ -62,6 +64,7 @@ class Producer:
         self.seat: Seat | None = None
         self.topic, self.queue, self.number, self.last_sequence = "", 0, 0, -1
         self.bytes_max = self.delay_ms_max = 0  # of its messages, by policy; 0: no such limit
+        self.schema_version = b""
 
     # --- what becomes of its seat -------------------------------------------------------------------------------------
 
@@ -91,7 +94,7 @@ class Producer:
             request_id=self.asked.request_id if request_id is None else request_id,
             producer_name=self.name,
             last_sequence_id=self.last_sequence,
-            schema_version=b"",
+            schema_version=self.schema_version,
             producer_ready=self.state is State.READY,
         )
         if self.state is State.READY and self.seat is not None and self.seat.epoch >= 0:
@@ -109,11 +112,12 @@ class ProducerDesk:
         publisher: Publisher,
         policies: PolicyBook,
         subscribing: Subscribing,
+        schemas: SchemaDesk,
         clock: Clock,
         config: PulsarConfig,
     ) -> None:
         self._places, self._producers, self._publisher, self._clock = places, producers, publisher, clock
-        self._subscribing, self._config, self._policies = subscribing, config, policies
+        self._subscribing, self._schemas, self._config, self._policies = subscribing, schemas, config, policies
         self._numbers, self._started = itertools.count(), clock.now_ms() // 1000
 
     def routes(self) -> Routes:
@@ -133,7 +137,6 @@ class ProducerDesk:
             why = f"a connection has at most {self._config.producers_per_connection_max} producers"
             raise Refused(ServerError.NotAllowedError, f"{why} (pulsar.producers_per_connection_max)")
         name = self._places.named(asked.topic)
-        check_served(asked)
         producer = Producer(asked, self._name_for(asked), connection, self._clock)
         connection.producers[asked.producer_id] = producer
         connection.sent_away.pop(asked.producer_id, None)
@@ -178,6 +181,7 @@ class ProducerDesk:
         """Whether it can write at once; else it waits."""
         allow(place.topic, WRITE)
         producer.topic, producer.queue = place.topic.name, place.queue
+        producer.schema_version = await self._schemas.of_producer(place.name, producer.asked.schema)
         if producer.asked.initial_subscription_name:
             await self._subscribing.first(producer.asked.initial_subscription_name, place)
         self._limit(producer)
@@ -230,12 +234,6 @@ class ProducerDesk:
     def lost(self, connection: Connection) -> None:
         for producer in list(connection.producers.values()):
             self._leave(producer)
-
-
-def check_served(asked: pb.CommandProducer) -> None:
-    """What is not served yet is refused, not left out without a word."""
-    if asked.HasField("schema") and asked.schema.type != pb.Schema.NoSchema:
-        raise Refused(ServerError.NotAllowedError, "schemas are not kept here: send bytes, and decode them yourself")
 
 
 def number_of(name: str) -> int:

@@ -19,30 +19,8 @@ _TRANSACTIONS = (
 
 class Unserved:
     def routes(self) -> Routes:
-        return {
-            **dict.fromkeys(_TRANSACTIONS, Route(no_transactions, Action.PRODUCE, "")),
-            BaseCommand.GET_SCHEMA: Route(no_schema, Action.LOOKUP, refuse=schema_not_found),
-            BaseCommand.GET_OR_CREATE_SCHEMA: Route(no_schemas, Action.PRODUCE, refuse=schema_not_kept),
-        }
+        return dict.fromkeys(_TRANSACTIONS, Route(no_transactions, Action.PRODUCE, ""))
 
 
 def no_transactions(asked: pb.TransactionRequest, connection: Connection) -> None:
     raise Refused(ServerError.NotAllowedError, "Transactions are not enabled.")  # the sentence that clients know
-
-
-def no_schema(asked: pb.CommandGetSchema, connection: Connection) -> None:
-    raise Refused(ServerError.TopicNotFound, "this topic has no schema: none are kept here")
-
-
-def no_schemas(asked: pb.CommandGetOrCreateSchema, connection: Connection) -> None:
-    raise Refused(ServerError.NotAllowedError, "schemas are not kept here: send bytes, and decode them yourself")
-
-
-def schema_not_found(asked: pb.CommandGetSchema, connection: Connection, code: ServerError, why: str) -> None:
-    answer = pb.CommandGetSchemaResponse(request_id=asked.request_id, error_code=code, error_message=why)
-    connection.send(BaseCommand.GET_SCHEMA_RESPONSE, answer)
-
-
-def schema_not_kept(asked: pb.CommandGetOrCreateSchema, connection: Connection, code: ServerError, why: str) -> None:
-    answer = pb.CommandGetOrCreateSchemaResponse(request_id=asked.request_id, error_code=code, error_message=why)
-    connection.send(BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, answer)

@@ -12,6 +12,7 @@ positions.py      positions as requests give them
 messages.py       messages looked at without a consumer; peeked.py: as an HTTP reply
 termination.py    topics that take nothing more
 stats.py          stats and internal stats; figures.py: the figures; sums.py: of all partitions together
+schemas.py        schemas of topics; schema_policies.py: what is set for them
 namespaces.py     tenants and namespaces
 policies.py       what is set for a topic or namespace; shapes.py: how each policy looks
 cluster.py        the cluster and its broker
@@ -32,6 +33,8 @@ from penstock.gateway.pulsar.admin.lookup import Lookup
 from penstock.gateway.pulsar.admin.messages import Messages
 from penstock.gateway.pulsar.admin.namespaces import NamespacesDesk
 from penstock.gateway.pulsar.admin.policies import PoliciesDesk
+from penstock.gateway.pulsar.admin.schema_policies import SchemaPolicies
+from penstock.gateway.pulsar.admin.schemas import AdminSchemas
 from penstock.gateway.pulsar.admin.stats import Stats
 from penstock.gateway.pulsar.admin.subscriptions import SubscriptionsDesk
 from penstock.gateway.pulsar.admin.table import Table
@@ -73,8 +76,10 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         Messages(places, subscriptions, broker.fetcher),
         Termination(places, broker.endings, broker.producers, broker.subscriptions, broker.fetcher),
         Stats(places, figures, broker.subscriptions, broker.fetcher, home, broker.endings),
-        NamespacesDesk(broker.tenants, broker.namespaces, broker.policies, places, topics),
+        NamespacesDesk(broker.tenants, broker.namespaces, broker.policies, places, topics, broker.schemas),
         PoliciesDesk(places, broker.namespaces, broker.policies, _own(kept)),
+        AdminSchemas(places, broker.schemas, broker.policies),
+        SchemaPolicies(places, broker.namespaces, broker.policies),
         Cluster(home, obstacle),
     )
     return Table([route for part in parts for route in part.routes()], broker.authorizer)

@@ -1,7 +1,8 @@
 """What is answered, and with which status: the codes that Pulsar's own clients know.
 
     400 no JSON   403 not allowed to   404 not there   405 never, for such a topic   406 too many partitions
-    409 there already   412 not as it is, or not with such a name   422 not that number   503 not now
+    409 there already, or at odds with it   412 not as it is, or not with such a name   422 not such a value
+    503 not now
 
 Every answer that is not a success has a reason in words.
 """
@@ -20,6 +21,9 @@ STATUS: dict[type[errors.PenstockError], int] = {
     errors.SubscriptionExists: 409,
     errors.TenantNotFound: 404,
     errors.TopicTerminated: 405,
+    errors.SchemaIncompatible: 409,
+    errors.SchemaInvalid: 422,
+    errors.TooManySchemas: 412,
     errors.BadTopicSettings: 412,
     errors.TooManySubscriptions: 412,
     errors.TooManyNamespaces: 412,

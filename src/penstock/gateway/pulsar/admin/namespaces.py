@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.core.namespaces import ALWAYS, Namespaces
 from penstock.core.policies import PolicyBook
+from penstock.core.schemas.registry import Schemas
 from penstock.core.tenants import Tenants
 from penstock.errors import NamespaceExists
 from penstock.gateway.http.messages import Reply, in_json
@@ -16,6 +17,7 @@ from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.admin.topics import TopicsDesk
 from penstock.gateway.pulsar.places import Places
 from penstock.model import Action
+from penstock.wire.pulsar.topics import from_own
 
 ROLES_CHARS_MAX = 16_384
 BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}  # there is one broker
@@ -31,10 +33,7 @@ class TenantInfo(msgspec.Struct, rename="camel"):
 
 # Policies that a namespace cannot be made with, since they would not be kept to. Clients send all of them, most of them
 # empty.
-NOT_HONOURED = (
-    "encryption_required",
-    "schema_validation_enforced",
-)
+NOT_HONOURED = ("encryption_required",)
 
 
 _INFO, _POLICIES = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(dict[str, object])
@@ -42,10 +41,16 @@ _INFO, _POLICIES = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(dict[s
 
 class NamespacesDesk:
     def __init__(
-        self, tenants: Tenants, namespaces: Namespaces, policies: PolicyBook, places: Places, desk: TopicsDesk
+        self,
+        tenants: Tenants,
+        namespaces: Namespaces,
+        policies: PolicyBook,
+        places: Places,
+        desk: TopicsDesk,
+        schemas: Schemas,
     ) -> None:
         self._tenants, self._namespaces, self._policies = tenants, namespaces, policies
-        self._places, self._desk = places, desk
+        self._places, self._desk, self._schemas = places, desk, schemas
 
     def routes(self) -> list[Route]:
         return [
@@ -133,6 +138,10 @@ class NamespacesDesk:
         if not force and self._places.names_in(name):
             raise Declined(409, "Cannot delete non empty namespace")  # as clients know it
         await self._desk.delete_all(name)
+        for topic in self._schemas.topics():  # that never came
+            found = from_own(topic)
+            if found is not None and f"{found.tenant}/{found.namespace}" == name:
+                await self._schemas.forget(topic)
         if name in self._namespaces:
             self._policies.forget_namespace(name)
             await self._namespaces.delete(name)

@@ -8,6 +8,7 @@ import msgspec
 from penstock.core.policies import Creation, Delaying, Policies, Quota, Rate, Reaction, Retention
 from penstock.gateway.pulsar.admin.answers import Declined
 from penstock.gateway.pulsar.admin.cluster import CLUSTER
+from penstock.model import SchemaStrategy
 
 MINUTE_MS, MIB = 60_000, 1 << 20
 PARTITIONED, NOT_PARTITIONED = "partitioned", "non-partitioned"
@@ -163,6 +164,14 @@ SUBSCRIPTION_CREATION = Shape(
     lambda given: given.allowed,
     lambda kept: {"allowAutoSubscriptionCreation": kept},
 )
+STRATEGY = Shape(
+    "schema_strategy",
+    SchemaStrategy,
+    lambda given: None if given is SchemaStrategy.UNDEFINED else given,
+    lambda kept: kept or SchemaStrategy.UNDEFINED,
+)
+VALIDATION = Shape("schema_validation", bool, lambda given: given or None, bool)  # what is true for the broker stays so
+AUTO_UPDATE = Shape("schema_auto_update", bool)
 
 QUOTAS = {"destination_storage": SIZE_QUOTA, "message_age": AGE_QUOTA}
 # By the last part of a path.
@@ -207,6 +216,9 @@ TOGETHER = {
     "delayed_delivery_policies": DELAYING,
     "autoTopicCreationOverride": TOPIC_CREATION,
     "autoSubscriptionCreationOverride": SUBSCRIPTION_CREATION,
+    "schema_compatibility_strategy": STRATEGY,
+    "schema_validation_enforced": VALIDATION,
+    "is_allow_auto_update_schema": AUTO_UPDATE,
 }
 
 
