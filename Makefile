@@ -12,6 +12,7 @@ TESTS  ?=
 ARGS   ?=
 SPARK  ?=
 SPARK_STAMP = $(if $(SPARK),build/spark-$(SPARK)/.complete,$(STAMP))
+LOOPS  := $(shell find src -name '_*.c' -o -name '*.h')  # compiled: made anew when they change
 UV     := uv==0.13.7
 PROTOC := grpcio-tools==1.71.2
 
@@ -28,7 +29,7 @@ help: ## this list
 setup: $(STAMP) ## a virtual environment in .venv with everything pinned in constraints.txt
 	@echo "ready: $(VENV)/bin/penstock --help"
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt setup.py $(LOOPS)
 	@[ -n "$(PYTHON)" ] || { echo "penstock needs Python 3.11 or newer and found none: install it," \
 		"or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not" \
@@ -41,6 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip install --disable-pip-version-check --no-input --require-hashes -r constraints.txt
 	@echo "3/3 penstock itself, editable"
 	@$(PY) -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
+	@$(PY) -m penstock.compiled
 	@touch $(STAMP)
 
 demo: $(STAMP) ## a broker under load, kill -9, a RocketMQ client across it, and pipelines on Spark over all that; about a minute
@@ -121,5 +123,6 @@ fuzz: $(STAMP) ## feed the decoders mutated input: make fuzz RUNS=1000000; guide
 	@$(PY) -m tests.fuzz $(TARGET) $(if $(SECONDS),--atheris $(SECONDS),--runs $(RUNS))
 
 clean: ## everything that make made, except ./data
+	find src -name '*.so' -delete
 	rm -rf $(VENV) .lock .proto build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,6 @@
-"""Appending, without waiting for the disk, beside a plain sequential `write` of the same bytes."""
+"""Appending messages of RocketMQ clients, without waiting for the disk, beside a plain sequential `write` of the same
+bytes.
+"""
 
 import os
 import shutil
@@ -9,7 +11,7 @@ from typing import NamedTuple
 from bench.lines import Line, in_turns, median, opened, settle, timed
 from penstock.model import Durability
 from penstock.store.layout import HEADER_BYTES
-from penstock.wire.plain import plain
+from penstock.wire.rocketmq.record import Record, length_of
 
 RUNS = 7
 
@@ -32,6 +34,13 @@ SHAPES = (
 )
 
 
+def message(queue: int, body: bytes) -> Record:
+    """As a send of RocketMQ's client is stored."""
+    record = Record(queue=queue, length=0, topic=b"orders", body=body, properties=b"UNIQ_KEY\x01%032X\x02" % queue)
+    record.length = length_of(record)
+    return record
+
+
 def lines(folder: Path, quick: bool) -> Iterator[Line]:
     megabytes = 64 if quick else 256
     for shape in SHAPES:
@@ -42,11 +51,11 @@ def _compare(folder: Path, megabytes: int, shape: Shape) -> Iterator[Line]:
     what, entries, queues, body_bytes, goal = shape
     body = os.urandom(body_bytes)
     calls = megabytes * 1_048_576 // (entries * body_bytes)
-    call_bytes = entries * (plain(1, body).length + HEADER_BYTES)
+    call_bytes = entries * (message(1, body).length + HEADER_BYTES)
 
     def ours() -> tuple[float, float]:
         store = opened(folder / "append", queues, Durability.ASYNC)
-        batch = [plain(index * queues // entries + 1, body) for index in range(entries)]
+        batch = [message(index * queues // entries + 1, body) for index in range(entries)]
 
         def work() -> None:
             for _ in range(calls):

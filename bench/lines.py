@@ -47,7 +47,7 @@ class Line:
 class Raw(Entry):
     """A message as the store sees one: bytes that copy themselves into the buffer."""
 
-    encoding: ClassVar[int] = 99
+    encoding: ClassVar[int] = 60
 
     body: bytes = b""
 

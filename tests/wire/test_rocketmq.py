@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import StoreError
 from penstock.wire.framing import FrameError, missing_bytes
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.batch import BatchError, parts_in, run_of
+from penstock.wire.rocketmq.batch import BatchError, run_of
 from penstock.wire.rocketmq.codes import SysFlag
 from penstock.wire.rocketmq.frame import (
     BINARY,
@@ -199,7 +199,7 @@ def batch_of(several: list[Record]) -> bytes:
 
 @given(records(), st.lists(records(), min_size=1, max_size=8))
 def test_a_batch_becomes_records_that_can_be_split_again(model, several):
-    run = run_of(model, parts_in(memoryview(batch_of(several)), model, b"CLUSTER\x01c\x02"))
+    run = run_of(model, memoryview(batch_of(several)), b"CLUSTER\x01c\x02")
     payload = written(run)
     spans, found = split(payload), messages_in(payload)
     assert [message.offset for message in found] == list(range(7, 7 + len(several)))
@@ -227,7 +227,7 @@ def test_a_batch_becomes_records_that_can_be_split_again(model, several):
 def test_a_batch_that_lies_is_refused_in_plain_words(damage, told):
     data = batch_of([Record(queue=1, length=0, body=b"x", properties=b"y")])
     with pytest.raises(BatchError, match=told):
-        parts_in(memoryview(damage(data)), Record(queue=1, length=0, topic=b"t"), b"")
+        run_of(Record(queue=1, length=0, topic=b"t"), memoryview(damage(data)), b"")
 
 
 @given(records(), st.data())
@@ -243,7 +243,7 @@ def test_garbage_is_no_record_and_no_batch(data):
     with pytest.raises(StoreError):
         message_in(memoryview(data))
     with contextlib.suppress(BatchError):
-        parts_in(memoryview(data), Record(queue=1, length=0, topic=b"topic"), b"")
+        run_of(Record(queue=1, length=0, topic=b"topic"), memoryview(data), b"")
 
 
 def test_a_physical_offset_fits_into_a_double():

@@ -5,7 +5,7 @@ from the front (`min_row`), appending adds them behind (`next_row`), readers see
 piece `r // piece_rows`. Offsets grow with the rows; store times never go back; positions do where the cleaner has
 copied.
 
-`add` packs a row straight into the mapped file; the appender has the same lines written out in its loop.
+`add` packs a row straight into the mapped file; so does the append loop where it is compiled (`_filling.c`).
 """
 
 from bisect import bisect_right
@@ -32,6 +32,13 @@ class Trimmed(NamedTuple):
 
 
 class QueueTable:
+    __slots__ = (  # the compiled append loop reads and writes them where they lie
+        "_files", "_proved", "changed", "clean_row", "durability", "encodings", "first_piece", "last_ms", "live_bytes",
+        "lost", "mend", "min_offset", "min_row", "next_offset", "next_row", "piece_crcs", "piece_offsets",
+        "piece_times", "producers", "queue", "slots", "tail", "tail_at", "tail_end", "trimmed_bytes", "turn", "unproved",
+        "visible_offset", "visible_row",
+    )  # fmt: skip
+
     def __init__(
         self, files: RowFiles, queue: int, durability: Durability, min_row: int = 0, min_offset: int = 0
     ) -> None:

@@ -19,7 +19,7 @@ from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action, Entry
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.batch import BatchError, RecordRun, parts_in, run_of
+from penstock.wire.rocketmq.batch import BatchError, RecordRun, run_of
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
 from penstock.wire.rocketmq.frame import JSON, Frame, pack
 from penstock.wire.rocketmq.heads import v6_flags
@@ -160,12 +160,12 @@ class Produce:
         common = props.parse(asked.properties)
         common.pop(props.UNIQ_KEY, None)
         try:
-            parts = parts_in(frame.body, model, (props.build(common) + ADDED).encode())
+            run = run_of(model, frame.body, (props.build(common) + ADDED).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        if not parts:
+        if not run.count:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-        return run_of(model, parts)
+        return run
 
     def topic_for(self, asked: Send | SendV2, version: int) -> Topic:
         """The topic of a message that is not quite ordinary: create it, or bury the message, or refuse it."""

@@ -1,0 +1,20 @@
+"""What pyproject.toml cannot say: the hot loops that are compiled where there is a compiler, and Python where there is
+none (see src/penstock/compiled.py). A build that fails is told and goes on without them.
+"""
+
+from setuptools import Extension, setup
+
+LOOPS = ("store/_filling", "wire/rocketmq/_records")
+
+setup(
+    ext_modules=[
+        Extension(
+            f"penstock.{loop.replace('/', '.')}",
+            sources=[f"src/penstock/{loop}.c"],
+            depends=["src/penstock/slots.h", "src/penstock/stores.h"],
+            extra_compile_args=["-O2"],
+            optional=True,
+        )
+        for loop in LOOPS
+    ]
+)

@@ -1,0 +1,48 @@
+"""Where a few hot loops are compiled, and where they are not.
+
+Each such loop is written twice: in Python, which is its definition and runs everywhere, and in C beside it (`_name.c`).
+Installing builds the C where there is a compiler, and goes on without it where there is none. Tests run both on the
+same input. `PENSTOCK_PURE=1` leaves the compiled ones alone.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., object])
+
+MODULES = ("penstock.store._filling", "penstock.wire.rocketmq._records")
+IN_USE: dict[str, bool] = {}  # by module, once it was asked for
+
+
+def compiled(module: str, python: F) -> F:
+    """The function of the same name in a compiled module, or `python`, whose name ends in `_in_python`, where that was
+    not built.
+    """
+    found = None if os.environ.get("PENSTOCK_PURE") else _found(module)
+    IN_USE[module] = found is not None
+    return python if found is None else getattr(found, python.__name__.removesuffix("_in_python"))
+
+
+def _found(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
+def summary() -> str:
+    """For people: how the hot loops of this installation run."""
+    missing = [module for module in MODULES if _found(module) is None]
+    if not missing:
+        return "the hot loops are compiled"
+    return (
+        f"the hot loops run in Python, which is slower but does the same: {', '.join(missing)} could not be built "
+        f"(a C compiler and Python's headers are needed: gcc and python3-dev on Debian)"
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{summary()}\n")
