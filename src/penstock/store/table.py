@@ -35,8 +35,8 @@ class QueueTable:
     __slots__ = (  # the compiled append loop reads and writes them where they lie
         "_files", "_proved", "changed", "clean_row", "durability", "encodings", "first_piece", "last_ms", "live_bytes",
         "lost", "mend", "min_offset", "min_row", "next_offset", "next_row", "piece_crcs", "piece_offsets",
-        "piece_times", "producers", "queue", "slots", "tail", "tail_at", "tail_end", "trimmed_bytes", "turn", "unproved",
-        "visible_offset", "visible_row",
+        "piece_times", "producers", "queue", "slots", "tail", "tail_at", "tail_end", "trimmed_bytes", "turn",
+        "unproved", "visible_offset", "visible_row",
     )  # fmt: skip
 
     def __init__(
