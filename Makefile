@@ -112,9 +112,9 @@ lock: ## resolve pyproject.toml into constraints.txt anew (needs the network)
 	@grep -c '==' constraints.txt | sed 's/$$/ packages in constraints.txt/'
 
 # The compiler is older than the library on purpose: what it makes works with every protobuf from 5.29 on.
-proto: ## make commands_pb2.py and .pyi anew from src/penstock/wire/pulsar/commands.proto (needs the network the first time)
+proto: ## make *_pb2.py and .pyi anew from src/penstock/wire/pulsar/*.proto (needs the network the first time)
 	@[ -x .proto/bin/python ] || { "$(PYTHON)" -m venv .proto && .proto/bin/pip install --quiet "$(PROTOC)" "setuptools<80"; }
-	@.proto/bin/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/penstock/wire/pulsar/commands.proto
+	@.proto/bin/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/penstock/wire/pulsar/*.proto
 
 simulate: $(STAMP) ## a broker and groups of clients on virtual time and a virtual network: make simulate SEEDS=5000
 	@$(PY) -m tests.simulation --seeds $(SEEDS)

@@ -5,7 +5,6 @@ it. So the answers of a connection wait in a line (`Receipts`), and a call whose
 """
 
 from collections import deque
-from typing import NamedTuple
 
 from penstock import logs
 from penstock.clock import Clock
@@ -18,9 +17,10 @@ from penstock.gateway.pulsar.producers import Producer, State
 from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of
 from penstock.model import Action, Entry
 from penstock.wire.pulsar import commands_pb2 as pb
-from penstock.wire.pulsar.commands_pb2 import BaseCommand, MessageMetadata, ServerError
-from penstock.wire.pulsar.entry import PulsarEntry, entry_of
-from penstock.wire.pulsar.frame import SLACK_BYTES, Frame, command, pack
+from penstock.wire.pulsar.commands_pb2 import BaseCommand, ServerError
+from penstock.wire.pulsar.entry import ABSENT, NOTHING, PulsarEntry, entry_of
+from penstock.wire.pulsar.frame import LENGTHS, SLACK_BYTES, Frame, command, pack
+from penstock.wire.pulsar.hot_pb2 import Metadata, Send
 
 log = logs.get(__name__)
 
@@ -32,15 +32,8 @@ _receipt = BaseCommand(type=BaseCommand.SEND_RECEIPT)  # used again and again: m
 _told = _receipt.send_receipt
 
 
-class Sent(NamedTuple):
-    """A send, and what became of it."""
-
-    producer: Producer
-    producer_id: int
-    sequence: int
-    highest: int
-    entry: Entry | None
-    error: PenstockError | None
+# A send, and what became of it: the producer and its number, sequence, highest sequence, entry, error. Hot, so a tuple.
+Sent = tuple[Producer, int, int, int, Entry | None, PenstockError | None]
 
 
 class Call:
@@ -87,41 +80,44 @@ class Produce:
     def send(self, frames: list[Frame], connection: Connection) -> None:
         """Store the messages of these sends. Who may write was asked when the producers were opened."""
         call, entries = Call(), list[Entry]()
+        sends, producers, producer_id, producer = call.sends, connection.producers, -1, None
         for frame in frames:
-            body = frame.body
-            producer = connection.producers.get(body.producer_id)
+            body: Send = frame.body
+            if body.producer_id != producer_id:  # nearly always all are of one
+                producer_id = body.producer_id
+                producer = producers.get(producer_id)
             if producer is None or producer.state is not State.READY:
-                if self._is_expected(body.producer_id, connection):
+                if self._is_expected(producer_id, connection):
                     continue
                 log.warning("a connection was closed: it sends without a producer", address=connection.address)
                 connection.abort()
                 break
-            call.sends.append(sent := self._sent(frame, producer))
-            if sent.entry is not None:
-                entries.append(sent.entry)
-        if call.sends:
+            sequence, highest = body.sequence_id, body.highest_sequence_id
+            try:
+                entry = self._entry(body, frame.payload, producer)
+            except PenstockError as error:
+                sends.append((producer, producer_id, sequence, highest, None, error))
+            else:
+                sends.append((producer, producer_id, sequence, highest, entry, None))
+                entries.append(entry)
+        if sends:
             self._publish(call, entries, connection)
 
     def _is_expected(self, producer_id: int, connection: Connection) -> bool:
         at_ms = connection.sent_away.get(producer_id)
         return at_ms is not None and self._clock.monotonic_ms() - at_ms < SENT_AWAY_MS
 
-    def _sent(self, frame: Frame, producer: Producer) -> Sent:
-        body = frame.body
-        sequence, highest = body.sequence_id, body.highest_sequence_id
-        try:
-            if body.HasField("txnid_most_bits") or body.HasField("message_id"):
-                raise Refused(ServerError.NotAllowedError, "transactions and copies of other clusters are not served")
-            entry, metadata = entry_of(producer.queue, frame.payload, body.num_messages)
-            if entry.length > self._bytes_max:
-                raise MessageTooLarge(entry.length, self._bytes_max)
-            if producer.bytes_max or producer.delay_ms_max:
-                check_limits(entry, producer, metadata)
-            if producer.number:
-                number(entry, producer, max(sequence, highest), metadata)
-        except PenstockError as error:
-            return Sent(producer, body.producer_id, sequence, highest, None, error)
-        return Sent(producer, body.producer_id, sequence, highest, entry, None)
+    def _entry(self, body: Send, payload: memoryview, producer: Producer) -> PulsarEntry:
+        if body.txnid_most_bits != ABSENT or body.message_id != NOTHING:
+            raise Refused(ServerError.NotAllowedError, "transactions and copies of other clusters are not served")
+        entry, metadata = entry_of(producer.queue, payload, body.num_messages)
+        if entry.length > self._bytes_max:
+            raise MessageTooLarge(entry.length, self._bytes_max)
+        if producer.bytes_max or producer.delay_ms_max:
+            check_limits(entry, producer, metadata)
+        if producer.number:
+            number(entry, producer, max(body.sequence_id, body.highest_sequence_id), metadata)
+        return entry
 
     def _publish(self, call: Call, entries: list[Entry], connection: Connection) -> None:
         receipts = connection.receipts
@@ -140,7 +136,7 @@ class Produce:
             receipts.settle(call, error)
 
 
-def check_limits(entry: PulsarEntry, producer: Producer, metadata: MessageMetadata) -> None:
+def check_limits(entry: PulsarEntry, producer: Producer, metadata: Metadata) -> None:
     """What policies say of a topic's messages."""
     if producer.bytes_max and entry.length > producer.bytes_max:
         raise MessageTooLarge(entry.length, producer.bytes_max)
@@ -150,7 +146,7 @@ def check_limits(entry: PulsarEntry, producer: Producer, metadata: MessageMetada
         raise Refused(ServerError.NotAllowedError, why)
 
 
-def number(entry: PulsarEntry, producer: Producer, sequence: int, metadata: MessageMetadata) -> None:
+def number(entry: PulsarEntry, producer: Producer, sequence: int, metadata: Metadata) -> None:
     """Have an entry stored once. Of a message in chunks only the last has the number: the others have the same."""
     if sequence > _SEQUENCE_MAX:
         raise Refused(ServerError.NotAllowedError, f"a sequence id of {sequence} is too large to be remembered")
@@ -162,12 +158,11 @@ def count_sent(traffic: Traffic, sends: list[Sent]) -> None:
     """Hot: nearly always all of a call come from one producer, and are counted together."""
     last: Producer | None = None
     messages = size_bytes = 0
-    for sent in sends:
-        if sent.producer is not last:
+    for producer, _, _, _, entry, _ in sends:
+        if producer is not last:
             if last is not None and messages:
                 traffic.sent(last.name, last.topic, messages, size_bytes)
-            last, messages, size_bytes = sent.producer, 0, 0
-        entry = sent.entry
+            last, messages, size_bytes = producer, 0, 0
         if entry is not None and entry.offset >= 0:
             messages += entry.count
             size_bytes += entry.length
@@ -181,15 +176,22 @@ def count_sent(traffic: Traffic, sends: list[Sent]) -> None:
 def answers(call: Call) -> list[bytes]:
     """What those who sent are told, in final form. A message that was there before has no place: -1 in both numbers."""
     packed: list[bytes] = []
-    where = _told.message_id
+    told, where, make, lengths, add = _told, _told.message_id, _receipt.SerializeToString, LENGTHS.pack, packed.append
+    last_id = last_highest = last_ledger = -1  # what neighbours share is set once
     for _, producer_id, sequence, highest, entry, error in call.sends:
         if entry is None or call.error is not None:
-            packed.append(refusal(producer_id, max(sequence, highest), error or call.error))
+            add(refusal(producer_id, max(sequence, highest), error or call.error))
             continue
-        _told.producer_id, _told.sequence_id, _told.highest_sequence_id = producer_id, sequence, highest
-        row = entry.row
-        where.ledgerId, where.entryId = (entry.queue, row) if row >= 0 else (_UNSIGNED, _UNSIGNED)
-        packed.append(pack(_receipt))
+        ledger, row = (entry.queue, entry.row) if entry.row >= 0 else (_UNSIGNED, _UNSIGNED)
+        if producer_id != last_id or highest != last_highest or ledger != last_ledger:
+            told.producer_id, told.highest_sequence_id, where.ledgerId = producer_id, highest, ledger
+            last_id, last_highest, last_ledger = producer_id, highest, ledger
+        told.sequence_id = sequence
+        where.entryId = row
+        made = make()
+        size_bytes = len(made)
+        add(lengths(4 + size_bytes, size_bytes))
+        add(made)
     return packed
 
 

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError
 
 from penstock.errors import PenstockError
 from penstock.model import Entry
-from penstock.wire.pulsar.commands_pb2 import NONE, MessageMetadata
+from penstock.wire.pulsar.commands_pb2 import NONE, CompressionType, MessageMetadata
+from penstock.wire.pulsar.hot_pb2 import Metadata
 
 PULSAR = 5  # encoding in the log
 
@@ -29,7 +30,12 @@ BATCHED_BYTES_MIN = 6  # of a message in a batch: its length, and the least that
 _CHECKSUM = struct.Struct(">HI")
 _LENGTH = struct.Struct(">I")
 
-_decode = MessageMetadata.FromString
+COMPRESSED = frozenset(CompressionType.values()) - {NONE}
+
+# What hot.proto says of fields that are not there.
+ABSENT, NOTHING, NO_TEXT = (1 << 64) - 1, b"none", b"\x01"
+
+_decode, _decode_hot = MessageMetadata.FromString, Metadata.FromString
 
 
 class PayloadError(PenstockError):
@@ -52,45 +58,78 @@ class PulsarEntry(Entry):
         buffer[at : at + self.length] = self.payload
 
 
-def entry_of(queue: int, payload: memoryview, messages: int) -> tuple[PulsarEntry, MessageMetadata]:
-    """An entry of what came with a send that says that it holds so many messages, and its metadata."""
-    metadata, body_at = metadata_in(payload)
+def entry_of(queue: int, payload: memoryview, messages: int) -> tuple[PulsarEntry, Metadata]:
+    """An entry of what came with a send that says that it holds so many messages, and its metadata. Hot."""
+    metadata_at, body_at = _located(payload, True)
+    metadata = _looked_at(payload[metadata_at:body_at])
     count = metadata.num_messages_in_batch
     if count != messages:
         raise PayloadError(f"a send of {messages} messages has a batch of {count}")
+    length = len(payload)
     if count != 1:
-        _check_count(count, metadata, len(payload) - body_at)
-    return PulsarEntry(queue=queue, length=len(payload), count=count, payload=payload), metadata
+        _check_count(count, metadata, length - body_at)
+    return PulsarEntry(queue=queue, length=length, count=count, payload=payload), metadata
 
 
-def _check_count(count: int, metadata: MessageMetadata, body_bytes: int) -> None:
+def _check_count(count: int, metadata: Metadata, body_bytes: int) -> None:
     """More messages than fit would use up offsets for nothing."""
-    plain_bytes = body_bytes if metadata.compression == NONE else metadata.uncompressed_size
+    plain_bytes = body_bytes if metadata.compression not in COMPRESSED else metadata.uncompressed_size
     limit = min(BATCH_MESSAGES_MAX, plain_bytes // BATCHED_BYTES_MIN)
     if not 1 <= count <= limit:
         raise PayloadError(f"a batch of {plain_bytes} bytes cannot have {count} messages")
+
+
+def _located(payload: memoryview, check: bool) -> tuple[int, int]:
+    """Where the metadata begins, and where the body does."""
+    at = 0
+    length = len(payload)
+    if length >= 6:
+        magic, said = _CHECKSUM.unpack_from(payload)
+        if magic == CHECKSUM_MAGIC:
+            at = 6
+            if check and said != (found := crc32c(payload[at:])):
+                raise ChecksumMismatch(said, found)
+    if length < at + 4:
+        raise PayloadError(f"a message of {length} bytes has no metadata")
+    (metadata_bytes,) = _LENGTH.unpack_from(payload, at)
+    body_at = at + 4 + metadata_bytes
+    if body_at > length or metadata_bytes > METADATA_BYTES_MAX:
+        raise PayloadError(
+            f"metadata of {metadata_bytes} bytes in a message of {length}: at most {METADATA_BYTES_MAX} are taken"
+        )
+    return at + 4, body_at
+
+
+def _looked_at(packed: memoryview) -> Metadata:
+    """The metadata as hot.proto reads it. Where that does not see everything, the parser itself has looked too."""
+    try:
+        metadata: Metadata = _decode_hot(packed)
+    except DecodeError as error:
+        raise PayloadError(f"the metadata of a message cannot be read: {error}") from None
+    if (
+        metadata.sequence_id == ABSENT
+        or metadata.publish_time == ABSENT
+        or metadata.producer_name == NO_TEXT
+        or metadata.properties != NOTHING
+        or metadata.encryption_keys != NOTHING
+    ):
+        _metadata(packed)
+    return metadata
+
+
+def hot_metadata_in(payload: memoryview) -> Metadata:
+    """What dispatch needs of what the log holds."""
+    metadata_at, body_at = _located(payload, False)
+    metadata: Metadata = _decode_hot(payload[metadata_at:body_at])
+    return metadata
 
 
 def metadata_in(payload: memoryview, check: bool = True) -> tuple[MessageMetadata, int]:
     """The metadata, and where the body begins. Without `check` the checksum is not looked at: what the log holds has
     been checked before.
     """
-    at = 0
-    if len(payload) >= _CHECKSUM.size:
-        magic, said = _CHECKSUM.unpack_from(payload)
-        if magic == CHECKSUM_MAGIC:
-            at = _CHECKSUM.size
-            if check and said != (found := crc32c(payload[at:])):
-                raise ChecksumMismatch(said, found)
-    if len(payload) < at + 4:
-        raise PayloadError(f"a message of {len(payload)} bytes has no metadata")
-    (metadata_bytes,) = _LENGTH.unpack_from(payload, at)
-    body_at = at + 4 + metadata_bytes
-    if body_at > len(payload) or metadata_bytes > METADATA_BYTES_MAX:
-        raise PayloadError(
-            f"metadata of {metadata_bytes} bytes in a message of {len(payload)}: at most {METADATA_BYTES_MAX} are taken"
-        )
-    return _metadata(payload[at + 4 : body_at]), body_at
+    metadata_at, body_at = _located(payload, check)
+    return _metadata(payload[metadata_at:body_at]), body_at
 
 
 def _metadata(packed: memoryview) -> MessageMetadata:
