@@ -229,6 +229,11 @@ class SubscriptionNotLatest(PenstockError):
         self.group, self.topic, self.version, self.known = group, topic, version, known
 
 
+class CompactionRunning(PenstockError):
+    def __init__(self) -> None:
+        super().__init__("Compaction already in progress")  # as clients know it
+
+
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 

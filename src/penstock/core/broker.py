@@ -16,6 +16,7 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.core import events
 from penstock.core.authorizer import AllowAll, Authorizer
+from penstock.core.compaction import Compaction
 from penstock.core.endings import Endings
 from penstock.core.fetch import Fetcher
 from penstock.core.group_settings import GroupsSettings
@@ -87,6 +88,10 @@ class Broker:
         self.namespaces = Namespaces(store, self.keeper, clock)
         self.tenants = Tenants(self.namespaces, store, self.keeper, clock)
         self.schemas = Schemas(store, self.keeper, clock, self.bus, self.topics, settings)
+        self.policies = PolicyBook(store, self.keeper, self.topics, self.bus)
+        self.compaction = Compaction(
+            store, self.keeper, self.topics, self.fetcher, self.publisher, self.policies, clock, self.bus
+        )
         self.subscriptions = Subscriptions(
             store,
             self.keeper,
@@ -97,8 +102,8 @@ class Broker:
             self.bus,
             settings.subscriptions_max,
             self.endings,
+            self.compaction,
         )
-        self.policies = PolicyBook(store, self.keeper, self.topics, self.bus)
         self.upkeep = Upkeep(store, self.topics, self.policies, self.subscriptions, self.producers, clock)
         self.producers.guard(self.upkeep.admit)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
@@ -142,6 +147,7 @@ class Broker:
             settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
             await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
         self.producers.forget_queues(self.topics.has_queue)
+        self.compaction.tidy()
         self._tell_of_start()
         self._chores = asyncio.create_task(self._run_chores(), name="penstock-chores")
         self._state = "running"
@@ -176,6 +182,7 @@ class Broker:
             with suppress(asyncio.CancelledError):
                 await self._chores
         await self.staging.stop()
+        await self.compaction.stop()
         self.subscriptions.stop()
         self.bus.emit(events.BrokerStopping(at_ms=self._clock.now_ms()))
         try:
@@ -250,8 +257,13 @@ class Broker:
             self._retained_ms = now_ms
             if self.store.read_only_because is None:
                 self.upkeep.tick()
-                needed = self.subscriptions.first_unacked
-                apply_retention(self.store, self.topics, self._clock, self.bus, needed, self._retention)
+                self.compaction.tick()
+                apply_retention(self.store, self.topics, self._clock, self.bus, self._needed, self._retention)
+
+    def _needed(self, queue: int) -> int | None:
+        """The first row that somebody still needs."""
+        first, next_run = self.subscriptions.first_unacked(queue), self.compaction.needed(queue)
+        return next_run if first is None else first if next_run is None else min(first, next_run)
 
     def _retention(self, topic: Topic) -> Retention | None:
         return self.policies.applied(topic.name).retention

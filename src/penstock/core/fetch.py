@@ -16,7 +16,7 @@ from penstock.core.waits import Waits
 from penstock.store.read import Batch, Damage, Plan
 from penstock.store.store import Bounds, Store
 
-__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags", "narrowed"]  # what a gateway gets in its hands
+__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags", "narrowed", "numbered"]  # what a gateway gets in its hands
 
 Tags = frozenset[int]
 
@@ -39,6 +39,15 @@ def narrowed(batch: Batch, keep: Callable[[memoryview], bool], messages_max: int
 
 def _only(batch: Batch, chosen: list[int]) -> Batch:
     return batch._replace(payloads=[batch.payloads[at] for at in chosen], rows=batch.rows[chosen])
+
+
+def numbered(plan: Plan, batch: Batch) -> list[int]:
+    """Which rows of the queue a read has brought: some may not have been readable."""
+    numbers: list[int] = plan.numbers.tolist()
+    if len(batch.payloads) < len(numbers):
+        bases = dict(zip(plan.rows["base"].tolist(), numbers, strict=True))
+        numbers = [bases[base] for base in batch.rows["base"].tolist()]
+    return numbers
 
 
 class Fetcher:
@@ -122,6 +131,10 @@ class Fetcher:
     def plan_rows(self, queue: int, numbers: Sequence[int], messages_max: int, bytes_max: int) -> Plan:
         """Rows here and there, in order."""
         return self._store.plan_rows(queue, numbers, messages_max, bytes_max)
+
+    def plan_from(self, queue: int, row: int, messages_max: int, bytes_max: int) -> Plan:
+        """From a row on."""
+        return self._store.plan_row(queue, row, messages_max, bytes_max)
 
     def fetch_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Batch | None:
         """From an offset, if it is in memory."""

@@ -195,16 +195,20 @@ class Topics:
 
     async def delete(self, name: str) -> None:
         """The topic and all its messages are gone; returns when that is durable."""
-        topic = self.get(name)
-        if topic.system:
+        if self.get(name).system:
             raise BadTopicSettings(name, "it is the broker's own and cannot be deleted")
+        self.delete_now(name)
+        await self._keeper.durable(self._store.end_position)
+
+    def delete_now(self, name: str) -> None:
+        """As `delete`, durable with the next sync, and also for topics of the broker's own."""
+        topic = self.get(name)
         keys = [PREFIX + name, *(key for facts_of in self._belongings for key in facts_of(name))]
         self._store.drop_queues(topic.queues, dict.fromkeys(keys))
         del self._topics[name]
         for queue in topic.queues:
             del self._of_queue[queue]
         self._bus.emit(TopicDeleted(at_ms=self._clock.now_ms(), topic=name))
-        await self._keeper.durable(self._store.end_position)
 
     def _facts(self, topic: Topic) -> dict[str, bytes]:
         return {PREFIX + topic.name: msgspec.json.encode(topic), "next_queue": b"%d" % self._next_queue}

@@ -221,7 +221,6 @@ async def test_the_brokers_own_topics_are_not_changed(http):
     [
         ("GET", "/admin/v2/nothing", 404),
         ("GET", "/admin/v3/functions/public/default", 404),
-        ("PUT", f"{LIST}/x/compaction", 405),
         ("POST", f"{LIST}/x/publishRate", 405),
         ("POST", f"{LIST}/x/other", 405),
         ("POST", "/admin/v2/namespaces/public/default/other", 405),

@@ -66,6 +66,17 @@ class Cursor:
             self.ack(row)
         return before.bit_count() - after.bit_count()
 
+    def ack_between(self, first: int, behind: int) -> None:
+        """All rows from `first` to below `behind`."""
+        for row in [row for row in self._left if first <= row < behind]:
+            del self._left[row]
+        row = self.next_unacked(first)
+        while row < behind:
+            at = bisect_right(self._firsts, row)
+            end = min(behind, self._firsts[at]) if at < len(self._firsts) else behind
+            self._add(row, end)
+            row = self.next_unacked(end)
+
     def reset(self, row: int) -> None:
         """As if everything below `row`, and nothing else, were acknowledged."""
         self.mark = row

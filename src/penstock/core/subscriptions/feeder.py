@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from penstock import logs
 from penstock.clock import Clock
-from penstock.core.fetch import Batch, Fetcher, Plan
+from penstock.core.compaction import View
+from penstock.core.fetch import Batch, Fetcher, Plan, numbered
+from penstock.core.subscriptions.compacted import CompactedReader
 from penstock.core.subscriptions.seats import Offer
 from penstock.core.subscriptions.subscription import Subscription, Want
 from penstock.core.waits import Wait, Waits
@@ -47,8 +49,9 @@ class Feeder:
         clock: Clock,
         insight: Insight,
         ended: Container[int] = (),
+        compacted: CompactedReader | None = None,
     ) -> None:
-        self._ended = ended
+        self._ended, self._compacted = ended, compacted
         self.subscription, self.queue = subscription, queue
         self._fetcher, self._waits, self._clock, self._insight = fetcher, waits, clock, insight
         self._soon: asyncio.Handle | None = None
@@ -81,7 +84,11 @@ class Feeder:
     def _hand_out(self) -> None:
         for _ in range(TURNS_MAX):
             now_ms = self._clock.now_ms()
-            want = self.subscription.wanted(*self._fetcher.rows(self.queue), now_ms)
+            view = self._view()
+            if view is not None:
+                self._begin_compacted(view, now_ms)
+                return
+            want = self.subscription.wanted(*self._rows(), now_ms)
             if want is None:
                 self._rest(now_ms)
                 return
@@ -95,6 +102,44 @@ class Feeder:
 
     def _is_mixed(self) -> bool:
         return self._fetcher.holds_others(self.queue, self._insight.encodings)
+
+    def _rows(self) -> tuple[int, int]:
+        """Who reads compacted has not missed what retention has taken."""
+        first, behind = self._fetcher.rows(self.queue)
+        active = self.subscription.active
+        return (0 if active is not None and active.seat.compacted else first), behind
+
+    # --- compacted ----------------------------------------------------------------------------------------------------
+
+    def _view(self) -> View | None:
+        """What the active consumer reads from instead of the queue."""
+        active = self.subscription.active
+        if self._compacted is None or active is None or not active.seat.compacted:
+            return None
+        return self._compacted.view(self.subscription.cursor.next_unacked(self.subscription.read_row))
+
+    def _begin_compacted(self, view: View, now_ms: int) -> None:
+        want = self.subscription.wanted_compacted(now_ms)
+        if want is None:
+            self._rest(now_ms)
+        else:
+            self._reading = asyncio.ensure_future(self._read_compacted(want, view))
+
+    async def _read_compacted(self, want: Want, view: View) -> None:
+        assert self._compacted is not None
+        try:
+            stretch = await self._compacted.read(view, want.rows[0], want.messages_max)
+        except PenstockError as error:  # it may have been replaced meanwhile
+            log.warning("reading a compacted queue failed, it is tried again", **self._who, error=str(error))
+            self._wake_at(self._clock.now_ms() + RETRY_MS)
+            return
+        finally:
+            self._reading = None
+        for consumer, deliveries in self.subscription.deal_compacted(want, stretch.offers, stretch.until):
+            consumer.deliver(deliveries)
+        self.wake()
+
+    # --- the whole queue ----------------------------------------------------------------------------------------------
 
     async def _read(self, want: Want, plan: Plan) -> None:
         """From the disk, or what has to be translated."""
@@ -122,10 +167,7 @@ class Feeder:
         return batch._replace(payloads=payloads, rows=batch.rows[:done], next_row=left)
 
     def _deal(self, want: Want, plan: Plan, batch: Batch) -> None:
-        numbers, until = plan.numbers.tolist(), batch.next_row
-        if len(batch.payloads) < len(numbers):  # some could not be read
-            bases = dict(zip(plan.rows["base"].tolist(), numbers, strict=True))
-            numbers = [bases[base] for base in batch.rows["base"].tolist()]
+        numbers, until = numbered(plan, batch), batch.next_row
         counts, part = batch.rows["count"].tolist(), self.subscription.cursor.part
         offers = [
             Offer(row, count if (left := part(row)) is None else left.bit_count(), payload)

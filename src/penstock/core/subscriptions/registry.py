@@ -12,9 +12,11 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import msgspec
 
 from penstock.clock import Clock
+from penstock.core.compaction import Compaction
 from penstock.core.events import Bus, Event, TopicDeleted
 from penstock.core.fetch import Fetcher
 from penstock.core.offsets import Progress
+from penstock.core.subscriptions.compacted import CompactedReader
 from penstock.core.subscriptions.cursor import Cursor, CursorState
 from penstock.core.subscriptions.feeder import Feeder, Insight
 from penstock.core.subscriptions.subscription import Limits, Style, Subscription
@@ -78,8 +80,9 @@ class Subscriptions:
         bus: Bus,
         subscriptions_max: int,
         ended: Container[int] = (),
+        compaction: Compaction | None = None,
     ) -> None:
-        self._ended = ended
+        self._ended, self._compaction = ended, compaction
         self._store, self._keeper, self._progress = store, keeper, progress
         self._fetcher, self._waits, self._clock, self._max = fetcher, waits, clock, subscriptions_max
         self._of: dict[int, dict[str, Attached]] = {}
@@ -200,7 +203,7 @@ class Subscriptions:
     def _attach(self, place: Place, name: str, cursor: Cursor, style: Style, kept: Kept | None) -> Attached:
         limits = self._limits(place.queue, kept is not None)
         subscription = Subscription(name, place.topic, place.partition, cursor, style, limits)
-        feeder = Feeder(subscription, place.queue, self._fetcher, self._waits, self._clock, self._insight, self._ended)
+        feeder = self._feeder(subscription, place.queue)
         attached = Attached(
             subscription,
             feeder,
@@ -211,6 +214,11 @@ class Subscriptions:
         )
         self._of.setdefault(place.queue, {})[name] = attached
         return attached
+
+    def _feeder(self, subscription: Subscription, queue: int) -> Feeder:
+        fetcher, waits, clock = self._fetcher, self._waits, self._clock
+        compacted = CompactedReader(queue, self._compaction, fetcher) if self._compaction else None
+        return Feeder(subscription, queue, fetcher, waits, clock, self._insight, self._ended, compacted)
 
     async def delete(self, attached: Attached) -> None:
         """It is gone, with its cursor; returns when that is durable."""

@@ -19,6 +19,7 @@ class Offer(msgspec.Struct, gc=False):
     chunk: str = ""  # the message that it is a part of
     is_last_chunk: bool = False
     due_ms: int = 0
+    living: int | None = None  # a bit for each of its messages that is to be had; None: all
 
 
 class Seat(msgspec.Struct):
@@ -32,6 +33,7 @@ class Seat(msgspec.Struct):
     kept_permits: int = 0  # that came while it was blocked
     unacked: int = 0
     blocked: bool = False
+    compacted: bool = False  # it reads of each key the last message, where that is known
     open: bool = True  # whether its connection takes more at the moment
 
     @property

@@ -305,6 +305,31 @@ class Subscription:
         rows = self._rows_from(behind, self.active.seat.permits)
         return Want(rows, self.active.seat.permits, self._turn) if rows else None
 
+    def wanted_compacted(self, now_ms: int) -> Want | None:
+        """Where the active consumer would go on, of a queue that it reads compacted; None when it cannot."""
+        if self.active is None or now_ms < self._not_before_ms or not self.active.seat.available:
+            return None
+        return Want([self.cursor.next_unacked(self.read_row)], self.active.seat.permits, self._turn)
+
+    def deal_compacted(self, want: Want, offers: list[Offer], until: int) -> list[tuple[Consumer, list[Delivery]]]:
+        """As `deal`: nothing but the offers is to be had below `until`. The rest counts as acknowledged."""
+        if want.turn != self._turn:
+            return []
+        for offer in offers:
+            if offer.living is not None:
+                self.cursor.ack_part(offer.row, offer.living, offer.messages)
+            offer.messages = self.cursor.left(offer.row, offer.messages).bit_count()
+        fresh = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
+        given = self._deal_to_one(fresh)
+        behind = until if len(given) == len(fresh) else fresh[len(given)].row
+        first = want.rows[0]
+        for offer in offers:
+            self.cursor.ack_between(first, min(offer.row, behind))
+            first = offer.row + 1
+        self.cursor.ack_between(first, behind)
+        self.read_row = max(behind, self.cursor.mark)
+        return self._deliveries(given)
+
     def _deliverable(self) -> Iterator[int]:
         """Rows of the replay that somebody can take, the first ones."""
         ordered, held = not self.style.any_order, set[int]()

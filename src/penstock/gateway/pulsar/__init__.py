@@ -53,6 +53,7 @@ from penstock.gateway.pulsar.seek import Seek
 from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.gateway.pulsar.unserved import Unserved
 from penstock.gateway.pulsar.watch import Watch
+from penstock.wire.pulsar.compacting import Compactor
 
 
 class Sides(NamedTuple):
@@ -75,7 +76,8 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
     broker.subscriptions.serve(insight, lambda queue: limits_of(policies.at(queue)), consumers.send_away)
     broker.bus.listen(partial(_on_event, broker))
     policies.on_change(broker.subscriptions.limit)
-    desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.fetcher), home)
+    broker.compaction.serve(f"{Compactor.__module__}:{Compactor.__name__}")
+    desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.compaction, broker.fetcher), home)
     router = _router(broker, desks, subscribing, schemas, clock, config)
     guests = Guests(config.connections_max)
     reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")

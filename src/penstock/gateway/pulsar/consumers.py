@@ -134,6 +134,7 @@ class ConsumerDesk:
             asked.consumer_name,
             asked.priority_level,
             attached.subscription.limits.unacked_per_consumer_max,
+            compacted=asked.read_compacted,
         )
         consumer.set_open(not consumer.connection.write_blocked)
         attached.subscription.join(consumer, style, ranges_of(asked), now_ms)

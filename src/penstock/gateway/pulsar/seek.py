@@ -6,6 +6,7 @@ themselves, and a subscription that is not durable lives through that.
 
 from datetime import UTC, datetime
 
+from penstock.core.compaction import Compaction, View, found_in
 from penstock.core.fetch import Fetcher
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.gateway.pulsar.connection import Connection
@@ -23,8 +24,10 @@ _NONE = 2**64 - 1
 
 
 class Seek:
-    def __init__(self, desk: ConsumerDesk, subscriptions: Subscriptions, fetcher: Fetcher) -> None:
-        self._desk, self._subscriptions, self._fetcher = desk, subscriptions, fetcher
+    def __init__(
+        self, desk: ConsumerDesk, subscriptions: Subscriptions, compaction: Compaction, fetcher: Fetcher
+    ) -> None:
+        self._desk, self._subscriptions, self._compaction, self._fetcher = desk, subscriptions, compaction, fetcher
 
     def routes(self) -> Routes:
         return {
@@ -34,9 +37,10 @@ class Seek:
         }
 
     def seek(self, asked: pb.CommandSeek, connection: Connection) -> None:
-        attached = _attached(found(connection, asked.consumer_id))
+        consumer = found(connection, asked.consumer_id)
+        attached = _attached(consumer)
         if asked.HasField("message_id"):
-            row = sought_row(asked.message_id, attached.queue, self._fetcher)
+            row = sought_row(asked.message_id, attached.queue, self._fetcher, consumer.asked.read_compacted)
         elif asked.HasField("message_publish_time"):
             row = self._fetcher.row_at_time(attached.queue, asked.message_publish_time)
         else:
@@ -68,21 +72,37 @@ class Seek:
         connection.spawn(self._tell_last(asked.request_id, consumer, _attached(consumer), connection))
 
     async def _tell_last(self, request_id: int, consumer: Consumer, attached: Attached, connection: Connection) -> None:
-        first, behind = self._fetcher.rows(attached.queue)
         last = pb.MessageIdData(ledgerId=_NONE, entryId=_NONE, partition=consumer.partition, batch_index=-1)
-        if behind > first:
-            last.ledgerId, last.entryId = attached.queue, behind - 1
-            batch = await self._fetcher.fetch_rows(attached.queue, behind - 1, 1, 1)
-            if batch.payloads:
-                metadata, _ = metadata_in(as_entry(batch.payloads[0]), check=False)
-                if metadata.HasField("num_messages_in_batch"):
-                    last.batch_index = metadata.num_messages_in_batch - 1
+        row, index = await self._last_of(attached.queue, consumer.asked.read_compacted)
+        if row >= 0:
+            last.ledgerId, last.entryId, last.batch_index = attached.queue, row, index
         mark = attached.subscription.cursor.mark
         done = pb.MessageIdData(ledgerId=attached.queue, entryId=mark - 1 if mark else _NONE)
         answer = pb.CommandGetLastMessageIdResponse(
             last_message_id=last, request_id=request_id, consumer_mark_delete_position=done
         )
         connection.send(BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE, answer)
+
+    async def _last_of(self, queue: int, compacted: bool) -> tuple[int, int]:
+        """The row of the last message, and its index in a batch: -1 where there is none. Who reads compacted never gets
+        what the view has left out.
+        """
+        first, behind = self._fetcher.rows(queue)
+        view = self._compaction.view(queue) if compacted else None
+        if view is not None and view.horizon >= behind:
+            return await self._last_compacted(view)
+        if behind <= first:
+            return -1, -1
+        batch = await self._fetcher.fetch_rows(queue, behind - 1, 1, 1)
+        return behind - 1, last_index(as_entry(batch.payloads[0])) if batch.payloads else -1
+
+    async def _last_compacted(self, view: View) -> tuple[int, int]:
+        first, behind = self._fetcher.rows(view.queue)
+        batch = await self._fetcher.fetch_rows(view.queue, behind - 1, 1, 1) if behind > first else None
+        if batch is None or not batch.payloads:
+            return -1, -1
+        last = found_in(batch.payloads[0], 1)
+        return last.row, last_index(last.payload) if last.living is None else last.living.bit_length() - 1
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
@@ -108,6 +128,11 @@ def _attached(consumer: Consumer) -> Attached:
     if consumer.attached is None:
         raise Refused(ServerError.MetadataError, "Consumer not found")
     return consumer.attached
+
+
+def last_index(payload: memoryview) -> int:
+    metadata, _ = metadata_in(payload, check=False)
+    return metadata.num_messages_in_batch - 1 if metadata.HasField("num_messages_in_batch") else -1
 
 
 def no_stats(asked: pb.CommandConsumerStats, connection: Connection, code: ServerError, why: str) -> None:

@@ -59,7 +59,9 @@ class Subscribing:
             subscription.seek(self._fetcher.row_at_time(found.queue, max(0, time_ms)))
             self._subscriptions.touch(found)
         elif not found.durable and not subscription.consumers and asked.HasField("start_message_id"):
-            subscription.seek(row_of(asked.start_message_id, found.queue, asked.initialPosition, self._fetcher))
+            compacted = asked.read_compacted
+            row = row_of(asked.start_message_id, found.queue, asked.initialPosition, self._fetcher, compacted)
+            subscription.seek(row)
 
     async def first(self, name: str, place: Place) -> None:
         """One that a producer wants to be there, from the beginning on: for dead letters that nobody reads yet."""

@@ -76,7 +76,7 @@ def _single(body: bytes, metadata: MessageMetadata) -> Message:
 def _batched(body: bytes, batch: MessageMetadata) -> Iterator[Message]:
     at, count = 0, batch.num_messages_in_batch
     for index in range(count):
-        own, at = _own_metadata(body, at)
+        own, at = own_metadata(body, at)
         behind = at + own.payload_size
         if own.payload_size < 0 or behind > len(body):
             raise PayloadError(f"message {index} of a batch of {count} does not fit: {own.payload_size} bytes")
@@ -96,7 +96,7 @@ def _batched(body: bytes, batch: MessageMetadata) -> Iterator[Message]:
         raise PayloadError(f"behind the {count} messages of a batch come {len(body) - at} bytes more")
 
 
-def _own_metadata(body: bytes, at: int) -> tuple[SingleMessageMetadata, int]:
+def own_metadata(body: bytes, at: int) -> tuple[SingleMessageMetadata, int]:
     if at + 4 > len(body):
         raise PayloadError(f"a batch is cut off at byte {at} of {len(body)}")
     (length,) = _LENGTH.unpack_from(body, at)

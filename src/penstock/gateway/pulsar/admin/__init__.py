@@ -10,6 +10,7 @@ subscriptions.py  subscriptions: listed, made, deleted
 cursors.py        skipped, expired, reset
 positions.py      positions as requests give them
 messages.py       messages looked at without a consumer; peeked.py: as an HTTP reply
+compaction.py     the last message of each key
 termination.py    topics that take nothing more
 stats.py          stats and internal stats; figures.py: the figures; sums.py: of all partitions together
 schemas.py        schemas of topics; schema_policies.py: what is set for them
@@ -27,6 +28,7 @@ from penstock.config import BrokerConfig, PulsarConfig
 from penstock.core.broker import Broker
 from penstock.core.policies import Retention
 from penstock.gateway.pulsar.admin.cluster import Cluster
+from penstock.gateway.pulsar.admin.compaction import CompactionDesk
 from penstock.gateway.pulsar.admin.cursors import Cursors
 from penstock.gateway.pulsar.admin.figures import TopicFigures
 from penstock.gateway.pulsar.admin.lookup import Lookup
@@ -74,8 +76,9 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         subscriptions,
         Cursors(places, subscriptions, broker.subscriptions, broker.fetcher, seek, clock),
         Messages(places, subscriptions, broker.fetcher),
+        CompactionDesk(places, broker.compaction),
         Termination(places, broker.endings, broker.producers, broker.subscriptions, broker.fetcher),
-        Stats(places, figures, broker.subscriptions, broker.fetcher, home, broker.endings),
+        Stats(places, figures, broker.subscriptions, broker.fetcher, home, broker.endings, broker.compaction),
         NamespacesDesk(broker.tenants, broker.namespaces, broker.policies, places, topics, broker.schemas),
         PoliciesDesk(places, broker.namespaces, broker.policies, _own(kept)),
         AdminSchemas(places, broker.schemas, broker.policies),

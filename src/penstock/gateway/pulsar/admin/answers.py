@@ -24,6 +24,7 @@ STATUS: dict[type[errors.PenstockError], int] = {
     errors.SchemaIncompatible: 409,
     errors.SchemaInvalid: 422,
     errors.TooManySchemas: 412,
+    errors.CompactionRunning: 409,
     errors.BadTopicSettings: 412,
     errors.TooManySubscriptions: 412,
     errors.TooManyNamespaces: 412,

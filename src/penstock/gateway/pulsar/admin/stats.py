@@ -5,6 +5,7 @@ A ledger is a queue here, and there is one for each topic or partition, for ever
 
 from collections.abc import Container
 
+from penstock.core.compaction import Compaction
 from penstock.core.fetch import Fetcher
 from penstock.core.subscriptions.cursor import Cursor
 from penstock.core.subscriptions.registry import Attached, Subscriptions
@@ -34,8 +35,9 @@ class Stats:
         fetcher: Fetcher,
         home: Home,
         ended: Container[int],
+        compaction: Compaction,
     ) -> None:
-        self._ended = ended
+        self._ended, self._compaction = ended, compaction
         self._places, self._figures, self._home = places, figures, home
         self._subscriptions, self._fetcher = subscriptions, fetcher
 
@@ -64,7 +66,17 @@ class Stats:
 
     def _of(self, place: Place, asked: Asked) -> Figures:
         publishers, consumers = not asked.flag("excludePublishers"), not asked.flag("excludeConsumers")
-        return self._figures.of_queue(place, self._home.http_address_for(asked.host), publishers, consumers)
+        figures = self._figures.of_queue(place, self._home.http_address_for(asked.host), publishers, consumers)
+        return figures | self._compaction_of(place.queue)
+
+    def _compaction_of(self, queue: int) -> Figures:
+        view, status = self._compaction.view(queue), self._compaction.status(queue)
+        told: Figures = {"lastCompactionFailedTimestamp": status.failed_ms} if status.failed_ms else {}
+        if view is not None:
+            told["lastCompactionSucceedTimestamp"] = view.at_ms
+            told["lastCompactionRemovedEventCount"] = view.removed
+            told["lastCompactionDurationTimeInMills"] = view.took_ms
+        return {"compaction": told} if told else {}
 
     async def internal(self, asked: Asked) -> Reply:
         return in_json(self._internal(self._one(asked)))
@@ -105,7 +117,17 @@ class Stats:
             "ledgers": [ledger],
             "cursors": {each.subscription.name: cursor_figures(each) for each in several},
             "schemaLedgers": [],
+            "compactedLedger": self._compacted_ledger(queue),
         }
+
+    def _compacted_ledger(self, queue: int) -> Figures:
+        """What is left of the keys; -1 when it was never compacted."""
+        view = self._compaction.view(queue)
+        if view is None:
+            return {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
+        first, behind = self._fetcher.rows(view.queue)
+        size_bytes = self._fetcher.size_bytes(view.queue)
+        return {"ledgerId": view.queue, "entries": behind - first, "size": size_bytes, "offloaded": False}
 
 
 def cursor_figures(attached: Attached) -> Figures:
