@@ -19,6 +19,7 @@ from penstock.client.message import COMPRESS_FROM_BYTES, Message, Received, Sent
 from penstock.client.reply import Requests, send_reply
 from penstock.client.routes import WRITE, MessageQueue, Route
 from penstock.client.sending import Outgoing, Target, batched, picked, send_header, sent_to_some
+from penstock.client.tracing import TRACE_GROUP, Tracer
 from penstock.clock import Clock
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -31,7 +32,10 @@ Answer = Callable[[Frame, Link], bool]  # to what a broker asks; False when it i
 
 
 class Producer:
-    """`async with Producer("127.0.0.1:9876", "orders-service") as producer: await producer.send(Message(...))`."""
+    """`async with Producer("127.0.0.1:9876", "orders-service") as producer: await producer.send(Message(...))`.
+
+    With `trace` it writes down what it has sent, for `mqadmin queryMsgTraceById` and the pipeline `audit`.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Producer:
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         avoid_slow_brokers: bool = False,
+        trace: bool = False,
         instance: Instance | None = None,
         clock: Clock | None = None,
         timers: Timers | None = None,
@@ -58,6 +63,10 @@ class Producer:
         self._queues: dict[str, tuple[Route, list[MessageQueue]]] = {}
         self._open = False
         self._requests = Requests(self.instance)
+        self.tracer: Tracer | None = None
+        if trace:
+            traces = Producer(servers, TRACE_GROUP, timeout_ms=timeout_ms, instance=self.instance)
+            self.tracer = Tracer(self.instance, group, traces)
         self._answers: dict[int, Answer] = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.answered}
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -65,10 +74,14 @@ class Producer:
     async def start(self) -> None:
         self._open = True
         self.instance.join(self)
+        if self.tracer:
+            await self.tracer.start()
 
     async def close(self) -> None:
         if self._open:
             self._open = False
+            if self.tracer:
+                await self.tracer.close()
             await self.instance.leave(self, producerGroup=self.group)
 
     async def __aenter__(self) -> Self:
@@ -104,7 +117,16 @@ class Producer:
         """Send, and wait for the broker's word. `to` is a queue, or picks one: what is sent there is not tried
         elsewhere.
         """
-        return await sent_to_some(self, self.packed(message), to)
+        return await self.stored(self.packed(message), to)
+
+    async def stored(self, outgoing: Outgoing, to: Target) -> Sent:
+        """Send what is packed."""
+        if self.tracer is None:
+            return await sent_to_some(self, outgoing, to)
+        began_ms = self.instance.clock.monotonic_ms()
+        sent = await sent_to_some(self, outgoing, to)
+        self.tracer.sent(outgoing, sent, sent.message_id, self.instance.clock.monotonic_ms() - began_ms)
+        return sent
 
     async def send_oneway(self, message: Message, to: Target = None) -> None:
         """Send without an answer: it may be lost, and nobody is told."""
@@ -120,7 +142,10 @@ class Producer:
         self._check_bytes("batch", body)
         ext = send_header(self.group, messages[0], {props.WAIT: "true"}, 0, self.instance.clock.now_ms())
         outgoing = Outgoing(messages[0], RequestCode.SEND_BATCH_MESSAGE, ext | {"m": "true"}, body)
+        began_ms = self.instance.clock.monotonic_ms()
         sent = await sent_to_some(self, outgoing, to)
+        if self.tracer:
+            self.tracer.sent(outgoing, sent, ",".join(keys), self.instance.clock.monotonic_ms() - began_ms)
         ids = sent.offset_id.split(",")
         return [
             Sent(key, ids[min(number, len(ids) - 1)], sent.queue, sent.offset + number, sent.code)

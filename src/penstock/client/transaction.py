@@ -31,7 +31,6 @@ from penstock.client.link import Link
 from penstock.client.message import Message, Received, Sent, received
 from penstock.client.producer import Producer
 from penstock.client.routes import MessageQueue
-from penstock.client.sending import sent_to_some
 from penstock.errors import StoreError
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, SysFlag
@@ -109,7 +108,7 @@ class TransactionProducer:
         marks = {PREPARED: "true", PRODUCER_GROUP: self.group}
         if first_check_s:
             marks[IMMUNITY] = str(first_check_s)
-        sent = await sent_to_some(self.producer, self.producer.packed(message, marks, SysFlag.PREPARED), None)
+        sent = await self.producer.stored(self.producer.packed(message, marks, SysFlag.PREPARED), None)
         if sent.code:  # it is not stored safely, so nothing may be built on it
             return Transacted(sent, Outcome.ROLLBACK, await self._told(sent, Outcome.ROLLBACK))
         outcome = await work(message, sent.transaction_id)
@@ -131,7 +130,14 @@ class TransactionProducer:
         except ClientError as error:
             log.warning("an outcome was not taken, the broker will ask", id=sent.message_id, error=str(error))
             return False
+        self._trace(ext, outcome)
         return True
+
+    def _trace(self, ext: Mapping[str, str], outcome: Outcome) -> None:
+        if self.producer.tracer:
+            asked = ext.get("fromTransactionCheck") == "true"
+            state = f"{outcome.name}_MESSAGE"
+            self.producer.tracer.ended(ext["topic"], ext["msgId"], ext["transactionId"], state, asked)
 
     def _ending(self, topic: str, transaction_id: str, message_id: str, outcome: Outcome) -> dict[str, str]:
         return {
@@ -185,6 +191,8 @@ class TransactionProducer:
         answer = await link.ask(RequestCode.END_TRANSACTION, ext, b"", self.producer.timeout_ms)
         if answer.code:
             log.warning("an outcome was refused", address=link.address, code=answer.code, why=answer.remark)
+        else:
+            self._trace(ext, outcome)
 
 
 def _physical_offset(offset_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Audit over what real clients trace: Java of both lines and Go, each as producer and consumer.
+"""Audit over what real clients trace: Java of both lines, Go and ours, each as producer and consumer.
 
 A client whose tools are not here is skipped with the reason; with PENSTOCK_REQUIRE_INTEROP=1 that is a failure.
 """
@@ -13,7 +13,8 @@ from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, Runner
 
 from penstock.admin.engine import opened
 from penstock.client.message import Message
-from penstock.client.sync import Producer
+from penstock.client.positions import FIRST
+from penstock.client.sync import Consumer, Producer
 from penstock.spark.pipelines import audit
 
 CLIENTS = (JAVA_4, JAVA_5, GO)
@@ -42,6 +43,22 @@ def test_s51_what_nobody_consumed_is_lost_and_what_was_consumed_is_not(
         runner.produce(topic, 4, "--trace")
         consumer.take(4)
     lost = {str(line["msgId"]) for line in runner.produce(topic, 2, "--trace")}
+    check_verdicts(spark, penstock, service, tmp_path, topic, group, lost)
+
+
+def test_s51_our_own_client_is_seen_too(spark, penstock, service, new_name, tmp_path):
+    topic, group, namesrv = new_name("orders"), new_name("billing"), penstock.addresses["namesrv"]
+    asyncio.run(created(service, topic))
+    with Producer(namesrv, "shop", trace=True) as producer:
+        with Consumer(namesrv, group, {topic: "*"}, start=FIRST, trace=True) as consumer:
+            producer.send_all([Message(topic, b"%d" % number, tags="paid") for number in range(4)])
+            assert [consumer.receive(30_000) is None for _ in range(4)] == [False] * 4
+        lost = {producer.send(Message(topic, b"lost", tags="paid")).message_id for _ in range(2)}
+    check_verdicts(spark, penstock, service, tmp_path, topic, group, lost)
+
+
+def check_verdicts(spark, penstock, service, tmp_path, topic, group, lost):
+    """Of six messages the group was done with four, once each."""
     with Producer(penstock.addresses["namesrv"], "tomorrow") as producer:  # time goes on
         producer.send(Message("RMQ_SYS_TRACE_TOPIC", pub(int(time.time() * 1000) + DAY_MS).encode()))
     settings = audit.Settings(lake=str(tmp_path / "lake"), service=service, once=True, events_topic="")

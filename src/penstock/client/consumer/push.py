@@ -27,7 +27,7 @@ from penstock.client.allocate import Averagely, Strategy
 from penstock.client.consumer.answers import Answers
 from penstock.client.consumer.assigned import Assigned
 from penstock.client.consumer.concurrent import Concurrent
-from penstock.client.consumer.handling import Handler
+from penstock.client.consumer.handling import Handler, Later
 from penstock.client.consumer.holding import Holding
 from penstock.client.consumer.iteration import Iteration, Source
 from penstock.client.consumer.locks import Locks
@@ -47,8 +47,10 @@ from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Link
 from penstock.client.message import Received
 from penstock.client.positions import LAST, StartAt
+from penstock.client.producer import Producer
 from penstock.client.reply import send_reply
 from penstock.client.routes import MessageQueue
+from penstock.client.tracing import TRACE_GROUP, Tracer
 from penstock.clock import Clock
 from penstock.wire.rocketmq.codes import RequestCode
 from penstock.wire.rocketmq.frame import Frame
@@ -74,6 +76,7 @@ class PushConsumer:
         client_id: str = "",
         keep_client_id: bool = False,
         offsets_folder: Path | None = None,
+        trace: bool = False,
         instance: Instance | None = None,
         clock: Clock | None = None,
         timers: Timers | None = None,
@@ -82,7 +85,8 @@ class PushConsumer:
         """`topics` are what to subscribe to, with the tags that are wanted of each. `start` is where a group begins
         that has no offset yet: FIRST, LAST or since(...) of `positions`. Without a handler, messages come by
         `async for`, one at a time. The offsets of a broadcast instance are kept under `offsets_folder`. An instance
-        whose ClientID another one has as well takes a fresh one after a while, unless `keep_client_id` forbids it.
+        whose ClientID another one has as well takes a fresh one after a while, unless `keep_client_id` forbids it. With
+        `trace` it writes down what it was given and how that went: see `tracing`.
         """
         own_id = client_id or (stable_client_id() if broadcast else fresh_client_id())
         self.instance = instance or Instance(servers, own_id, clock, timers, dial)
@@ -102,7 +106,11 @@ class PushConsumer:
         self._twins = Twins(group, shared, self.instance.clock, interval_ms, keeps_id, broadcast)
         self._shares = Shares(self.instance, group, shared, broadcast, self._twins)
         self._offsets = self._offsets_kept(offsets_folder)
-        self._assemble(handler or self._source.handle)
+        self._tracer: Tracer | None = None
+        if trace:
+            self._tracer = Tracer(self.instance, group, Producer(servers, TRACE_GROUP, instance=self.instance))
+        handles = handler or self._source.handle
+        self._assemble(self._tracer.handling(handles, Later) if self._tracer else handles)
         self._wake, self._closing = asyncio.Event(), asyncio.Event()
         self._notified = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -184,6 +192,8 @@ class PushConsumer:
         except ClientError:
             await self.instance.leave(self)
             raise
+        if self._tracer:
+            await self._tracer.start()
         await self._holding.tell()
         whole = await self._round()
         timers, repeat = self.instance.timers, self.instance.repeat
@@ -211,6 +221,8 @@ class PushConsumer:
         await self._answers.close()
         await self._mover.close()
         await self._holding.close()
+        if self._tracer:
+            await self._tracer.close()
         await self.instance.leave(self, consumerGroup=self.group)
 
     async def __aenter__(self) -> Self:
