@@ -38,6 +38,7 @@ class Consume:
         if asked.messagePermits == 0:
             connection.violate("a flow of no permits")
             return
+        consumer.listen()
         room = PERMITS_MAX - consumer.seat.permits - consumer.seat.kept_permits
         consumer.attached.subscription.flow(consumer, min(asked.messagePermits, room))
         consumer.attached.feeder.wake()

@@ -31,9 +31,15 @@ class State(enum.Enum):
 
 
 class Consumer:
-    """`seat` is its account in the subscription. `epoch` numbers what it has asked to be sent again."""
+    """`seat` is its account in the subscription. `epoch` numbers what it has asked to be sent again.
+
+    Whether it is active it is told once it listens: some clients (Go's) know it only after they have taken in that they
+    have subscribed, and pass over what they are told before. They have when they ask for messages.
+    """
 
     __slots__ = (
+        "_active",
+        "_is_listening",
         "asked",
         "attached",
         "connection",
@@ -58,6 +64,8 @@ class Consumer:
         self.finished = False  # it was told that the topic has ended
         self.queue = 0
         self.epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else 0
+        self._active: bool | None = None
+        self._is_listening = False
 
     @property
     def id(self) -> int:
@@ -84,9 +92,22 @@ class Consumer:
         self.connection.write_all(frames)
 
     def activate(self, active: bool) -> None:
-        is_failover = self.attached is not None and self.attached.subscription.style.kind == Kind.FAILOVER
+        self._active = active
+        if self._is_listening:
+            self._tell_active()
+
+    def listen(self) -> None:
+        """It is told from now on whether it is active."""
+        if not self._is_listening:
+            self._is_listening = True
+            self._tell_active()
+
+    def _tell_active(self) -> None:
+        if self._active is None or self.attached is None or self.state is not State.READY:
+            return
+        is_failover = self.attached.subscription.style.kind == Kind.FAILOVER
         if is_failover and self.connection.version >= ACTIVE_CONSUMER_VERSION:
-            change = pb.CommandActiveConsumerChange(consumer_id=self.id, is_active=active)
+            change = pb.CommandActiveConsumerChange(consumer_id=self.id, is_active=self._active)
             self.connection.send(BaseCommand.ACTIVE_CONSUMER_CHANGE, change)
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ up waiting, the same error, once.
 Which subscription it joins, and where that begins, is `subscribing.py`'s.
 """
 
+import asyncio
 import itertools
 
 from penstock.clock import Clock
@@ -38,6 +39,7 @@ KINDS = {
 }
 RANGES_MAX = 10_000
 METADATA_BYTES_MAX = 1_024
+LISTENING_S = 1.0  # after it has subscribed: until then it is told nothing by itself, unless it asks for messages
 PRESENT = "Consumer is already present on the connection"
 UNASKED = 2**64 - 1  # the request id of what the broker says by itself
 
@@ -110,6 +112,7 @@ class ConsumerDesk:
             return
         consumer.state = State.READY
         succeed(connection, asked.request_id)
+        asyncio.get_running_loop().call_later(LISTENING_S, consumer.listen)  # also if it asks for nothing
 
     def _give_up(self, consumer: Consumer) -> None:
         """It could not be opened. The next attempt begins anew, unless one was turned away meanwhile."""

@@ -1,7 +1,8 @@
 """Which subscription a consumer joins, and where a new one begins.
 
 A durable subscription that exists wins over the position in the request; a new one begins where the request says. One
-that is not durable always begins there, and is gone with its last consumer.
+that is not durable always begins there, and is gone with its last consumer. When a seek has sent that consumer away, it
+stays where the seek has put it: a client that comes back may name the place of an earlier seek.
 """
 
 from penstock.clock import Clock
@@ -11,7 +12,7 @@ from penstock.core.subscriptions import registry
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.subscription import Style
 from penstock.gateway.pulsar.places import Place
-from penstock.gateway.pulsar.positions import row_of, start_row
+from penstock.gateway.pulsar.positions import start_row
 from penstock.gateway.pulsar.routes import Refused
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import ServerError
@@ -53,15 +54,10 @@ class Subscribing:
 
     def _move(self, found: Attached, asked: pb.CommandSubscribe) -> None:
         """The little that a request changes of one that is there."""
-        subscription = found.subscription
         if asked.start_message_rollback_duration_sec:
             time_ms = self._clock.now_ms() - 1_000 * asked.start_message_rollback_duration_sec
-            subscription.seek(self._fetcher.row_at_time(found.queue, max(0, time_ms)))
+            found.subscription.seek(self._fetcher.row_at_time(found.queue, max(0, time_ms)))
             self._subscriptions.touch(found)
-        elif not found.durable and not subscription.consumers and asked.HasField("start_message_id"):
-            compacted = asked.read_compacted
-            row = row_of(asked.start_message_id, found.queue, asked.initialPosition, self._fetcher, compacted)
-            subscription.seek(row)
 
     async def first(self, name: str, place: Place) -> None:
         """One that a producer wants to be there, from the beginning on: for dead letters that nobody reads yet."""
