@@ -1,30 +1,28 @@
 """Fixtures: a broker inside this process, whose log a test can look into, and Pulsar's real clients pointed at it."""
 
 import contextlib
-import json
-import subprocess
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.compat.conftest import unavailable
 from tests.compat.pulsar import toolchain
+from tests.compat.pulsar.drivers import Client, Driver
 from tests.compat.rocketmq.toolchain import Missing, quiet
 
 from penstock.testing.server import Running, running
 
 HERE = Path(__file__).parent
-DRIVER_TIMEOUT_S = 60
 
-Line = dict[str, object]
-Drive = Callable[..., list[Line]]
+Open = Callable[..., Client]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test, where no test's timeout runs, and where it can be said."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     ours = [item for item in session.items if item.path.is_relative_to(HERE)]
-    asked = [item.callspec.params["drive"] for item in ours if hasattr(item, "callspec")]
+    asked = {item.callspec.params.get("driver") for item in ours if hasattr(item, "callspec")}
     for name, driver in toolchain.DRIVERS.items():
         if name in asked:
             with contextlib.suppress(Missing):  # said where a test asks for it
@@ -37,21 +35,44 @@ def penstock() -> Iterator[Running]:
         yield broker
 
 
-@pytest.fixture(params=list(toolchain.DRIVERS))
-def drive(request: pytest.FixtureRequest, penstock: Running, tmp_path: Path) -> Drive:
-    """drive("produce", topic, 10, "batched") runs each client in turn to its end, and gives its lines."""
+@pytest.fixture(scope="session", params=list(toolchain.DRIVERS))
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """Each client in turn: one process for all its tests."""
+    try:
+        command = toolchain.DRIVERS[request.param]()
+    except Missing as reason:
+        unavailable(request.param, reason)
+    driver = Driver(request.param, command, tmp_path_factory.mktemp("driver"))
+    yield driver
+    driver.stop()
 
-    def run(what: str, topic: str, count: int = 0, mode: str = "") -> list[Line]:
-        try:
-            command = toolchain.DRIVERS[request.param]()
-        except Missing as reason:
-            unavailable(request.param, reason)
-        arguments = [what, f"pulsar://{penstock.addresses['pulsar']}", topic, str(count), mode]
-        done = subprocess.run(
-            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=DRIVER_TIMEOUT_S, check=False
-        )
-        assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-4000:]}"
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
-    run.client = request.param
-    return run
+@pytest.fixture
+def open_client(driver: Driver, penstock: Running) -> Iterator[Open]:
+    """open_client() gives a client of its own, closed at the end with all that it has open."""
+    opened: list[Client] = []
+
+    def open_one(url: str = f"pulsar://{penstock.addresses['pulsar']}", **more: object) -> Client:
+        opened.append(Client(driver, url, **more))
+        return opened[-1]
+
+    yield open_one
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def client(open_client: Open) -> Client:
+    return open_client()
+
+
+@pytest.fixture
+def new_topic(name: Callable[[str], str]) -> Callable[[], str]:
+    """Names of topics that are not there yet."""
+    numbers = itertools.count()
+    return lambda: name(f"topic-{next(numbers)}")
+
+
+@pytest.fixture
+def topic(new_topic: Callable[[], str]) -> str:
+    return new_topic()

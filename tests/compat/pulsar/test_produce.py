@@ -1,7 +1,8 @@
 """Produce in every mode with every client: what is stored is what was sent, once and in order."""
 
 import pytest
-from tests.compat.pulsar.toolchain import JAVA_LTS
+from tests.compat.pulsar.drivers import Told
+from tests.compat.pulsar.stories import only
 from tests.gateway.pulsar.conftest import stored
 
 from penstock.wire.pulsar.batch import opened_entry
@@ -9,22 +10,19 @@ from penstock.wire.pulsar.entry import metadata_in
 
 COUNT = 60
 MODES = ["single", "batched", "lz4", "zlib", "zstd", "snappy"]
-BUSY = {"python": "ProducerBusy", "java": "ProducerBusyException", "go": "ProducerBusy"}
 
 
 def body(number: int, size: int = 100) -> bytes:
     return f"m-{number} ".encode().ljust(size, b".")
 
 
-@pytest.fixture
-def topic(name):
-    return name("topic")
-
-
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_sent_is_stored_once(drive, penstock, topic, mode):
-    told = drive("produce", topic, COUNT, mode)
-    assert [line["ok"] for line in told] == [True] * COUNT
+def test_what_is_sent_is_stored_once(client, penstock, topic, mode):
+    compress = mode if mode not in ("single", "batched") else None
+    producer = client.producer(topic, batch=mode != "single", compress=compress)
+    numbered = [(number, {"n": str(number)}) for number in range(COUNT)]
+    sent = [{"body": f"m-{n} ", "body_bytes": 100, "key": f"k{n % 3}", "properties": pairs} for n, pairs in numbered]
+    told = producer.send_all(sent)
     entries = [opened_entry(memoryview(entry), check=True) for entry in stored(penstock, topic)]
     messages = [message for entry in entries for message in entry.messages]
     assert sorted(message.body for message in messages) == sorted(body(number) for number in range(COUNT))
@@ -32,12 +30,11 @@ def test_what_is_sent_is_stored_once(drive, penstock, topic, mode):
     assert sorted(int(message.properties["n"]) for message in messages) == list(range(COUNT))
     assert (len(entries) < COUNT) == (mode != "single")
     queue = penstock.server.broker.topics.get(topic).queue(0)
-    places = [(line["ledger"], line["entry"]) for line in told]
-    assert set(places) == {(queue, entry) for entry in range(len(entries))}
+    assert {(id["ledger"], id["entry"]) for id in told} == {(queue, entry) for entry in range(len(entries))}
 
 
-def test_a_large_message_is_stored_in_chunks(drive, penstock, topic):
-    (told,) = drive("produce", topic, 1, "chunked")
+def test_a_large_message_is_stored_in_chunks(client, penstock, topic):
+    (told,) = client.producer(topic, chunk=True).send("m-0 ", body_bytes=12_000_000)
     entries = [memoryview(entry) for entry in stored(penstock, topic)]
     found = [metadata_in(entry) for entry in entries]
     assert [metadata.chunk_id for metadata, _ in found] == list(range(len(entries)))
@@ -47,12 +44,13 @@ def test_a_large_message_is_stored_in_chunks(drive, penstock, topic):
     assert whole == body(0, 12_000_000)
 
 
-def test_who_comes_to_a_topic_that_another_has(drive, topic):
-    (told,) = drive("refused", topic)
-    assert BUSY[drive.client.partition("-")[0]] in str(told["error"])
+def test_who_comes_to_a_topic_that_another_has(client, topic):
+    client.producer(topic, access="Exclusive")
+    with pytest.raises(Told, match="ProducerBusy"):
+        client.producer(topic)
 
 
-@pytest.mark.parametrize("drive", [f"java-{JAVA_LTS}"], indirect=True)
-def test_who_wants_transactions_is_told_at_once(drive, topic):
-    (told,) = drive("transaction", topic)
-    assert "TransactionCoordinator" in str(told["error"])
+@only("java", "go")
+def test_who_wants_transactions_is_told_at_once(open_client):
+    with pytest.raises(Told, match=r"(?i)transaction ?coordinator"):
+        open_client(transactions=True).ask("transaction")

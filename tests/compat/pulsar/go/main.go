@@ -1,14 +1,14 @@
-// Drives Pulsar's client for Go: produce|refused URL TOPIC COUNT MODE. A line of JSON per message.
+// Drives Pulsar's client for Go: a line of JSON in is a command, a line out its answer, as drivers.py says.
 package main
 
 import (
-	"bytes"
-	"context"
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"sync"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/log"
@@ -16,90 +16,98 @@ import (
 )
 
 const (
-	bodyBytes    = 100
-	chunkedBytes = 12_000_000
+	lineBytesMax     = 64 << 20
+	operationTimeout = 20 * time.Second
 )
 
-var compressed = map[string]pulsar.CompressionType{
-	"lz4":    pulsar.LZ4,
-	"zlib":   pulsar.ZLib,
-	"zstd":   pulsar.ZSTD,
-	"snappy": pulsar.SNAPPY,
-}
+type command func(Request) (any, error)
+
+var (
+	errUnsupported = errors.New("Unsupported by the client for Go")
+	things         = map[int]any{}
+	commands       = map[string]command{
+		"open":        open,
+		"close":       shut,
+		"partitions":  partitions,
+		"transaction": transaction,
+		"producer":    producer,
+		"send":        send,
+		"subscribe":   subscribe,
+		"receive":     receive,
+		"ack":         ack,
+		"ack_until":   ackUntil,
+		"nack":        nack,
+		"later":       later,
+		"seek":        seek,
+		"last":        last,
+		"unsubscribe": unsubscribe,
+		"active":      active,
+		"reader":      reader,
+		"read":        read,
+		"available":   available,
+		"reader_seek": readerSeek,
+	}
+)
 
 func main() {
-	what, url, topic, mode := os.Args[1], os.Args[2], os.Args[3], os.Args[5]
-	count, err := strconv.Atoi(os.Args[4])
-	must(err)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(make([]byte, 0, 1<<20), lineBytesMax)
+	out := json.NewEncoder(os.Stdout)
+	for lines.Scan() {
+		var asked Request
+		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if err := out.Encode(answer(asked)); err != nil {
+			os.Exit(1)
+		}
+	}
+}
+
+func answer(asked Request) map[string]any {
+	run, found := commands[asked.Do]
+	if !found {
+		return map[string]any{"error": errUnsupported.Error(), "why": asked.Do}
+	}
+	told, err := run(asked)
+	if err != nil {
+		return map[string]any{"error": fmt.Sprintf("%T", err), "why": err.Error()}
+	}
+	return map[string]any{"ok": told}
+}
+
+func open(asked Request) (any, error) {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: log.NewLoggerWithLogrus(quiet)})
-	must(err)
-	defer client.Close()
-	if what == "produce" {
-		produce(client, topic, count, mode)
-	} else {
-		refused(client, topic)
-	}
-}
-
-func produce(client pulsar.Client, topic string, count int, mode string) {
-	producer, err := client.CreateProducer(pulsar.ProducerOptions{
-		Topic:           topic,
-		DisableBatching: mode == "single" || mode == "chunked",
-		EnableChunking:  mode == "chunked",
-		CompressionType: compressed[mode],
+	client, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL:               asked.URL,
+		OperationTimeout:  operationTimeout,
+		EnableTransaction: asked.Transactions,
+		Logger:            log.NewLoggerWithLogrus(quiet),
 	})
-	must(err)
-	defer producer.Close()
-	told := make([]pulsar.MessageID, count)
-	var waiting sync.WaitGroup
-	waiting.Add(count)
-	for number := 0; number < count; number++ {
-		message := &pulsar.ProducerMessage{
-			Payload:    body(number, mode),
-			Key:        fmt.Sprintf("k%d", number%3),
-			Properties: map[string]string{"n": strconv.Itoa(number)},
-		}
-		producer.SendAsync(context.Background(), message, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-			must(err)
-			told[number] = id
-			waiting.Done()
-		})
-	}
-	must(producer.Flush())
-	waiting.Wait()
-	for _, where := range told {
-		fmt.Printf("{\"ok\": true, \"ledger\": %d, \"entry\": %d, \"batch\": %d}\n",
-			where.LedgerID(), where.EntryID(), where.BatchIdx())
-	}
-}
-
-func body(number int, mode string) []byte {
-	size := bodyBytes
-	if mode == "chunked" {
-		size = chunkedBytes
-	}
-	filled := bytes.Repeat([]byte("."), size)
-	copy(filled, fmt.Sprintf("m-%d ", number))
-	return filled
-}
-
-// What a producer is told that comes to a topic that another has for itself.
-func refused(client pulsar.Client, topic string) {
-	alone, err := client.CreateProducer(pulsar.ProducerOptions{
-		Topic: topic, ProducerAccessMode: pulsar.ProducerAccessModeExclusive,
-	})
-	must(err)
-	defer alone.Close()
-	if _, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic}); err != nil {
-		fmt.Printf("{\"error\": %q}\n", err.Error())
-	}
-}
-
-func must(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return nil, err
 	}
+	things[asked.As] = client
+	return true, nil
+}
+
+func shut(asked Request) (any, error) {
+	things[asked.On].(interface{ Close() }).Close()
+	delete(things, asked.On)
+	return true, nil
+}
+
+func clientOf(asked Request) pulsar.Client {
+	return things[asked.On].(pulsar.Client)
+}
+
+func partitions(asked Request) (any, error) {
+	return clientOf(asked).TopicPartitions(asked.Topic)
+}
+
+func transaction(asked Request) (any, error) {
+	_, err := clientOf(asked).NewTransaction(time.Minute)
+	return true, err
 }

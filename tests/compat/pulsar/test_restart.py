@@ -1,0 +1,68 @@
+"""The broker is restarted under a consumer: it goes on by itself. What was not acknowledged is not lost, and what was
+does not come again.
+"""
+
+import json
+import urllib.request
+
+import pytest
+from tests.compat.pulsar.drivers import until
+from tests.compat.pulsar.stories import numbers, publish
+
+from penstock import configure
+from penstock.testing.server import PORTS, running
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Of a broker that is found again under its address."""
+    data = {"server": {"data": str(tmp_path / "data"), **dict.fromkeys(PORTS, 0)}}
+    return configure.load(None, {}, data)
+
+
+def address(config, penstock):
+    config.server.pulsar_port = int(penstock.addresses["pulsar"].rpartition(":")[2])
+    return f"pulsar://{penstock.addresses['pulsar']}"
+
+
+def backlog(penstock, topic):
+    """In entries."""
+    with urllib.request.urlopen(f"{penstock.http}/admin/v2/persistent/public/default/{topic}/stats") as answer:
+        return json.load(answer)["subscriptions"]["s"]["msgBacklog"]
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Failover", "Key_Shared"])
+def test_consuming_goes_on_after_a_restart(config, open_client, topic, kind):
+    with running(config) as penstock:
+        client = open_client(address(config, penstock))
+        consumer = client.subscribe(topic, "s", type=kind, queue=5)
+        publish(client, topic, numbers(20))
+        got = consumer.receive(10)
+        consumer.ack(*(got[at] for at in (0, 1, 2, 5, 7)))
+        until(lambda: backlog(penstock, topic) == 15)  # some clients collect acknowledgements before they send them
+    with running(config):
+        again = []
+        while {int(message.body) for message in again} != {3, 4, 6, 8, 9, *range(10, 20)}:
+            again += consumer.receive()
+        publish(client, topic, ["new"])
+        while again[-1].body != "new":  # what was waiting in the client may come twice
+            again += consumer.receive()
+        assert not {message.body for message in again} & {"0", "1", "2", "5", "7"}
+        consumer.ack(*again)
+        assert consumer.nothing()
+        client.close()
+
+
+def test_batches_in_part_after_a_restart(config, open_client, topic):
+    with running(config) as penstock:
+        client = open_client(address(config, penstock))
+        consumer = client.subscribe(topic, "s", type="Shared", batch_ack=True)
+        publish(client, topic, numbers(10), batch=True)
+        got = consumer.receive(10)
+        consumer.ack(*(got[at] for at in (0, 4, 9)))
+        consumer.close()
+    with running(config):
+        again = client.subscribe(topic, "s", type="Shared", batch_ack=True)
+        assert again.bodies(7) == ["1", "2", "3", "5", "6", "7", "8"]
+        assert again.nothing()
+        client.close()
