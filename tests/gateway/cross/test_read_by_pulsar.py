@@ -180,3 +180,32 @@ async def test_a_mixed_topic_is_read_after_a_restart(tmp_path):
         both.pulsar.flow(10)
         assert bodies(await read(both, 2)) == [b"p0", b"p1", b"r0"]
         await both.close()
+
+
+async def test_a_topic_that_was_terminated_is_so_for_both(both):
+    await both.broker.topics.create("orders", TopicSettings(write_queues=2))
+    await both.rocketmq.send("orders", b"before", 1)
+    await both.broker.endings.end([both.broker.topics.get("orders").queue(1)])
+    refused = await both.rocketmq.send("orders", b"after", 1)
+    assert (refused.code, "terminated" in refused.remark) == (ResponseCode.NO_PERMISSION, True)
+    assert (await both.rocketmq.send("orders", b"elsewhere", 0)).code == ResponseCode.SUCCESS
+    await both.pulsar.consumer("orders-partition-1")
+    both.pulsar.flow(10)
+    assert bodies(await read(both, 1)) == [b"before"]
+    both.pulsar.ack(both.broker.topics.get("orders").queue(1), 0)
+    await both.pulsar.next("reachedEndOfTopic")
+
+
+async def test_what_rocketmqs_clients_wrote_is_compacted_by_its_key(both):
+    await both.broker.topics.create("orders", TopicSettings(write_queues=1))
+    for key, body in (("a", b"1"), ("b", b"2"), ("a", b"3")):
+        await both.rocketmq.send("orders", body, 0, f"KEYS\x01{key}\x02")
+    await both.pulsar.producer("orders-partition-0")
+    await both.pulsar.send(one(b"4", partition_key="b"))
+    queue = both.broker.topics.get("orders").queue(0)
+    both.broker.compaction.start(queue)
+    await both.broker.compaction.settled(queue)
+    await both.rocketmq.send("orders", b"later", 0, "KEYS\x01a\x02")
+    await both.pulsar.consumer("orders-partition-0", read_compacted=True)
+    both.pulsar.flow(10)
+    assert bodies(await read(both, 3)) == [b"3", b"4", b"later"]

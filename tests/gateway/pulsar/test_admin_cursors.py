@@ -355,3 +355,24 @@ async def test_the_last_message(http, five):
     await http.topic("PUT", "empty", "/partitions", 2)
     assert await http.of("empty-partition-1", "/lastMessageId") == at(-1, -1) | {"partitionIndex": 1}
     assert (await http.topic("GET", "empty", "/lastMessageId")).status == 405
+
+
+async def test_the_backlogs_of_a_namespace_are_cleared(http, client):
+    await http.topic("PUT", "parts", "/partitions", 2)
+    for topic in ("one", "parts-partition-1"):
+        for subscription in ("s", "t"):
+            assert (await http.topic("PUT", topic, f"/subscription/{subscription}", "earliest")).status == 204
+        await client.producer(f"persistent://public/default/{topic}", 9)
+        await client.send(one(b"x"), producer_id=9)
+        await client.close_producer(9)
+
+    async def backlogs():
+        several = [(await http.of(topic, "/stats"))["subscriptions"] for topic in ("one", "parts-partition-1")]
+        return [(each["s"]["msgBacklog"], each["t"]["msgBacklog"]) for each in several]
+
+    assert await backlogs() == [(1, 1), (1, 1)]
+    assert (await http("POST", "/admin/v2/namespaces/public/default/clearBacklog/t")).status == 204
+    assert await backlogs() == [(1, 0), (1, 0)]
+    assert (await http("POST", "/admin/v2/namespaces/public/default/clearBacklog")).status == 204
+    assert await backlogs() == [(0, 0), (0, 0)]
+    assert (await http("POST", "/admin/v2/namespaces/public/nothing/clearBacklog")).status == 404

@@ -110,3 +110,11 @@ async def test_a_broker_that_takes_nothing_is_not_healthy():
         answer = await http("GET", "/admin/v2/brokers/health")
         assert (answer.status, answer.reason) == (503, "stopping")
         penstock.server._state = "running"
+
+
+async def test_a_namespace_is_in_the_one_cluster(http):
+    path = f"{NAMESPACES}/public/default/replication"
+    assert (await http("GET", path)).json == ["standalone"]
+    assert (await http("POST", path, ["standalone"])).status == 204
+    assert (await http("POST", path, ["standalone", "east"])).status == 412
+    assert (await http("POST", path, "east")).status == 400

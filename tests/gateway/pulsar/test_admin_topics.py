@@ -221,6 +221,13 @@ async def test_the_brokers_own_topics_are_not_changed(http):
     [
         ("GET", "/admin/v2/nothing", 404),
         ("GET", "/admin/v3/functions/public/default", 404),
+        ("POST", "/admin/v3/sinks/public/default/x", 404),
+        ("GET", "/admin/v3/transactions/coordinatorStats", 405),
+        ("GET", "/admin/v2/worker/cluster", 404),
+        ("GET", "/admin/v2/resource-quotas", 404),
+        ("GET", "/admin/v2/resourcegroups", 404),
+        ("GET", "/admin/v2/bookies/all", 404),
+        ("POST", f"{LIST}/x/replication", 405),
         ("POST", f"{LIST}/x/publishRate", 405),
         ("POST", f"{LIST}/x/other", 405),
         ("POST", "/admin/v2/namespaces/public/default/other", 405),

@@ -495,3 +495,15 @@ async def test_progress_survives_a_restart_also_beyond_the_mark(tmp_path):
         await client.settled()
     async with serving(config) as penstock:
         assert await reconnected(penstock, subType=Shared) == [1, 2, 4]
+
+
+async def test_s37_a_topic_that_cannot_be_written_is_temporarily_unavailable(client, penstock):
+    queue = await publish(client, 1)
+    await client.consumer(TOPIC)
+    client.flow(10)
+    penstock.server.broker.store.sync_failed("the disk is gone")
+    for error in (await client.not_a_consumer(TOPIC, "another", 1), await client.refused(f"{TOPIC}-2", 2)):
+        assert error.error == ServerError.ServiceNotReady
+        assert error.message.startswith("Topic is temporarily unavailable: ")
+    assert await client.entries(1) == [0]  # reading goes on
+    client.ack(queue, 0)

@@ -23,7 +23,7 @@ from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer, State
 from penstock.gateway.pulsar.places import Place, Places, allow
 from penstock.gateway.pulsar.policies import SubscribeRates
-from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
+from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error, refusal_of
 from penstock.gateway.pulsar.schemas import SchemaDesk
 from penstock.gateway.pulsar.subscribing import Subscribing, check_name, spot_of
 from penstock.model import Action
@@ -95,7 +95,7 @@ class ConsumerDesk:
             raise Refused(ServerError.ServiceNotReady, PRESENT)
         else:
             self.forget(present)
-            raise Refused(code_of(present.error) if present.error else ServerError.ServiceNotReady, PRESENT)
+            raise Refused(refusal_of(present.error)[0] if present.error else ServerError.ServiceNotReady, PRESENT)
 
     async def _open(self, consumer: Consumer, name: TopicName) -> None:
         connection, asked = consumer.connection, consumer.asked
@@ -105,7 +105,7 @@ class ConsumerDesk:
         except PenstockError as error:
             consumer.error = error
             self._give_up(consumer)
-            not_subscribed(asked, connection, code_of(error), str(error))
+            not_subscribed(asked, connection, *refusal_of(error))
             return
         if consumer.state is State.CLOSED:  # by the client, while it was being opened
             self._part(consumer)

@@ -18,7 +18,7 @@ from penstock.core.topics import WRITE
 from penstock.errors import PenstockError
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.places import Place, Places, allow
-from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error
+from penstock.gateway.pulsar.routes import Refused, Route, Routes, code_of, plain_error, refusal_of
 from penstock.gateway.pulsar.schemas import SchemaDesk
 from penstock.gateway.pulsar.subscribing import Subscribing
 from penstock.model import Action
@@ -169,7 +169,7 @@ class ProducerDesk:
         except PenstockError as error:
             if producer.state is not State.CLOSED:
                 producer.forget()
-                plain_error(asked, connection, code_of(error), str(error))
+                plain_error(asked, connection, *refusal_of(error))
             return
         if producer.state is State.CLOSED:  # by the client, or by who took the topic, while it was being opened
             self._leave(producer)

@@ -129,6 +129,13 @@ def code_of(error: Exception) -> "ServerError":
     return next((CODES[kind] for kind in type(error).__mro__ if kind in CODES), ServerError.UnknownError)
 
 
+def refusal_of(error: Exception) -> tuple["ServerError", str]:
+    """What a producer or consumer is told that cannot be opened. While nothing can be written, clients try again."""
+    if isinstance(error, errors.StoreReadOnly | errors.DiskFull):
+        return ServerError.ServiceNotReady, f"Topic is temporarily unavailable: {error}"
+    return code_of(error), str(error)
+
+
 def refuse(connection: Connection, route: Route, body: Any, error: Exception) -> None:
     """Answer with the code that an error has in this protocol."""
     (route.refuse or plain_error)(body, connection, code_of(error), str(error))

@@ -67,7 +67,9 @@ def rocketmq_router(
     MovedEvents(topics, broker.publisher, house, clock, broker.bus)
     if topics.find(TRACE_TOPIC) is None:
         topics.create_now(TRACE_TOPIC, TopicSettings(write_queues=1), system=True)
-    produce = Produce(topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic)
+    produce = Produce(
+        topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic, broker.endings.queues
+    )
     stages = Stages(
         broker.staging,
         topics,

@@ -6,13 +6,13 @@ With a delay level, a timer, or prepared for a transaction, it is kept back firs
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
-from penstock.errors import BadTopicName, PenstockError, TopicNotFound
+from penstock.errors import BadTopicName, PenstockError, TopicNotFound, TopicTerminated
 from penstock.gateway.rocketmq.connection import VERSION, Connection
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.kept import Kept
@@ -77,7 +77,9 @@ class Produce:
         group_of: GroupOf,
         kept: Kept,
         traffic: Traffic,
+        ended: Container[int],
     ) -> None:
+        self._ended = ended
         self._topics, self._publisher, self._house, self._auto_create = topics, publisher, house, auto_create
         self._group_of, self._kept, self._traffic = group_of, kept, traffic
 
@@ -132,6 +134,8 @@ class Produce:
         if index >= topic.write_queues and index >= topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
+        if topic.queues[index] in self._ended:
+            raise TopicTerminated
         sys_flag, born_host = asked.sysFlag & ~V6, connection.born_host
         if len(born_host) + len(store_host) > _V4_HOSTS_BYTES:
             sys_flag |= v6_flags(born_host, store_host)

@@ -26,6 +26,7 @@ CODES: dict[type[errors.PenstockError], ResponseCode] = {
     errors.TopicNotFound: ResponseCode.TOPIC_NOT_EXIST,
     errors.BadTopicName: ResponseCode.SYSTEM_ERROR,
     errors.QueueNotFound: ResponseCode.SYSTEM_ERROR,
+    errors.TopicTerminated: ResponseCode.NO_PERMISSION,
     errors.MessageTooLarge: ResponseCode.MESSAGE_ILLEGAL,
     errors.NotAuthorized: ResponseCode.NO_PERMISSION,
     errors.GroupNotOnline: ResponseCode.SUBSCRIPTION_NOT_EXIST,

@@ -74,7 +74,7 @@ def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig
         Lookup(places, home),
         topics,
         subscriptions,
-        Cursors(places, subscriptions, broker.subscriptions, broker.fetcher, seek, clock),
+        Cursors(places, broker.namespaces, subscriptions, broker.subscriptions, broker.fetcher, seek, clock),
         Messages(places, subscriptions, broker.fetcher),
         CompactionDesk(places, broker.compaction),
         Termination(places, broker.endings, broker.producers, broker.subscriptions, broker.fetcher),

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
+from penstock.core.namespaces import Namespaces
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.gateway.http.messages import Reply
 from penstock.gateway.pulsar.admin.answers import done
 from penstock.gateway.pulsar.admin.asked import Asked
-from penstock.gateway.pulsar.admin.names import topic_of
+from penstock.gateway.pulsar.admin.names import namespace_of, topic_of
 from penstock.gateway.pulsar.admin.positions import Position, position_in, row_of
 from penstock.gateway.pulsar.admin.subscriptions import SubscriptionsDesk
 from penstock.gateway.pulsar.admin.table import Route
@@ -20,8 +21,10 @@ from penstock.gateway.pulsar.places import Places
 from penstock.gateway.pulsar.seek import Seek
 from penstock.gateway.pulsar.subscribing import spot_of
 from penstock.model import Action
+from penstock.wire.pulsar.topics import topic_name
 
 _TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+_CLEAR = "/admin/v2/namespaces/{tenant}/{namespace}/clearBacklog"
 _ONE = f"{_TOPIC}/subscription/{{subscription}}"
 
 
@@ -29,6 +32,7 @@ class Cursors:
     def __init__(
         self,
         places: Places,
+        namespaces: Namespaces,
         desk: SubscriptionsDesk,
         subscriptions: Subscriptions,
         fetcher: Fetcher,
@@ -36,7 +40,7 @@ class Cursors:
         clock: Clock,
     ) -> None:
         self._places, self._desk, self._subscriptions = places, desk, subscriptions
-        self._fetcher, self._seek, self._clock = fetcher, seek, clock
+        self._fetcher, self._seek, self._clock, self._namespaces = fetcher, seek, clock, namespaces
 
     def routes(self) -> list[Route]:
         return [
@@ -45,6 +49,8 @@ class Cursors:
             Route("POST", f"{_ONE}/expireMessages/{{seconds}}", self.expire, Action.CONSUME),
             Route("POST", f"{_ONE}/expireMessages", self.expire_to, Action.CONSUME),
             Route("POST", f"{_TOPIC}/all_subscription/expireMessages/{{seconds}}", self.expire_all, Action.CONSUME),
+            Route("POST", _CLEAR, self.clear, Action.CONSUME),
+            Route("POST", f"{_CLEAR}/{{subscription}}", self.clear, Action.CONSUME),
             Route("POST", f"{_ONE}/resetcursor/{{timestamp}}", self.reset_to_time, Action.CONSUME),
             Route("POST", f"{_ONE}/resetcursor", self.reset, Action.CONSUME),
         ]
@@ -66,6 +72,16 @@ class Cursors:
     async def skip_all(self, asked: Asked) -> Reply:
         for attached in self._desk.found(asked):
             self._pass_over(attached, self._fetcher.rows(attached.queue)[1])
+        return done()
+
+    async def clear(self, asked: Asked) -> Reply:
+        """In all topics of a namespace: one subscription, or all."""
+        only = asked.parts.get("subscription")
+        for full in self._places.names_in(namespace_of(asked, self._namespaces, self._places)):
+            place = self._places.found(topic_name(full))
+            for attached in self._subscriptions.of(spot_of(place)):
+                if only in (None, attached.subscription.name):
+                    self._pass_over(attached, self._fetcher.rows(place.queue)[1])
         return done()
 
     async def expire(self, asked: Asked) -> Reply:

@@ -36,6 +36,7 @@ class TenantInfo(msgspec.Struct, rename="camel"):
 NOT_HONOURED = ("encryption_required",)
 
 
+_CLUSTERS = msgspec.json.Decoder(list[str])
 _INFO, _POLICIES = msgspec.json.Decoder(TenantInfo), msgspec.json.Decoder(dict[str, object])
 
 
@@ -64,6 +65,8 @@ class NamespacesDesk:
             Route("PUT", _NAMESPACE, self.create, Action.ADMIN),
             Route("DELETE", _NAMESPACE, self.delete, Action.ADMIN),
             Route("GET", f"{_NAMESPACE}/bundles", self.bundles, Action.MONITOR),
+            Route("GET", f"{_NAMESPACE}/replication", self.clusters, Action.MONITOR),
+            Route("POST", f"{_NAMESPACE}/replication", self.set_clusters, Action.ADMIN),
         ]
 
     # --- tenants ------------------------------------------------------------------------------------------------------
@@ -113,6 +116,16 @@ class NamespacesDesk:
     async def bundles(self, asked: Asked) -> Reply:
         namespace_of(asked, self._namespaces, self._places)
         return in_json(BUNDLES)
+
+    async def clusters(self, asked: Asked) -> Reply:
+        """Where its topics are: there is one."""
+        namespace_of(asked, self._namespaces, self._places)
+        return in_json([CLUSTER])
+
+    async def set_clusters(self, asked: Asked) -> Reply:
+        namespace_of(asked, self._namespaces, self._places)
+        check_clusters(asked.body(_CLUSTERS, []))
+        return done()
 
     async def create(self, asked: Asked) -> Reply:
         name = namespace_named(asked)
