@@ -111,6 +111,14 @@ def test_a_null_value_is_an_empty_body_that_says_so():
     assert back(memoryview(record)).metadata.null_value
 
 
+def test_an_empty_body_is_a_space_for_who_cannot_have_it():
+    payload = memoryview(batch_of(METADATA, [Message(body=b""), Message(body=b"x")]))
+    origin = Origin(b"orders", 7, 2, ORIGIN.store_host, b"", fills=True)
+    empty, other = (message_in(memoryview(record)) for record in records_of(payload, 40, 9, origin))
+    assert (empty.body, empty.properties) == (b" ", {names.EMPTY: "true"})
+    assert (other.body, other.properties) == (b"x", {})
+
+
 def test_properties_that_would_act_or_cannot_be_held_are_kept_aside():
     message = Message(body=b"", properties={"DELAY": "3", "empty": "", "a\x01b": "c\x02"})
     (found,) = over(batch_of(METADATA, [message]))

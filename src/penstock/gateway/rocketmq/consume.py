@@ -38,6 +38,7 @@ from penstock.wire.rocketmq.requests import Pull
 
 BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
+EMPTY_BODIES_VERSION = 413  # 5.0: Java's older consumers break over an empty body, and stand still
 STRETCH_MESSAGES, STRETCH_BYTES = 256, 1024 * 1024  # what a SQL filter looks at per pull
 
 
@@ -144,7 +145,8 @@ class Consume:
 
     async def _read_mixed(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         """From a queue that others write to as well."""
-        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, due_only=not call.asked.asStored)
+        fills = call.frame.version < EMPTY_BODIES_VERSION
+        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, not call.asked.asStored, fills)
         host = self._house.store_host_for(call.connection)
         read = await self._records.read(call.queue, call.asked.queueOffset, wish, host)
         if read.payloads:

@@ -50,8 +50,8 @@ class Foreign:
         self._open = _Kept()
 
     @staticmethod
-    def origin(topic: bytes, queue: int, index: int, host: bytes) -> Origin:
-        return Origin(topic, queue, index, host, _added)
+    def origin(topic: bytes, queue: int, index: int, host: bytes, fills: bool) -> Origin:
+        return Origin(topic, queue, index, host, _added, fills)
 
     async def read(self, queue: int, offset: int, wish: Wish, origin: Origin) -> Read:
         count, size = STRETCH_MESSAGES, STRETCH_BYTES
@@ -59,7 +59,7 @@ class Foreign:
             count = min(max(wish.messages_max, count), READ_MESSAGES_MAX)  # a batch in the way counts whole
             size = min(wish.bytes_max, READ_BYTES_MAX)
         batch = await self._fetcher.fetch(queue, offset, count, size)
-        jobs, due_ms, until = await self._jobs(queue, batch, wish.due_only, origin.store_host)
+        jobs, due_ms, until = await self._jobs(queue, batch, wish.due_only, origin)
         if not jobs:
             return Read([], [], until, due_ms)
         if all(job.ready is not None for job in jobs):
@@ -67,17 +67,17 @@ class Foreign:
         else:
             done = await asyncio.to_thread(_opened, jobs, offset, wish, origin, until)
         if done.rest is not None:
-            self._open.put((queue, done.rest_base, origin.store_host), done.rest)
+            self._open.put((origin, done.rest_base), done.rest)
         read = done.read
         return read._replace(due_ms=due_ms) if read.next_offset == until else read
 
-    async def _jobs(self, queue: int, batch: Batch, due_only: bool, host: bytes) -> tuple[list[_Job], int, int]:
+    async def _jobs(self, queue: int, batch: Batch, due_only: bool, origin: Origin) -> tuple[list[_Job], int, int]:
         """What is to be done, when the next is due if that ends it, and where it ends."""
         jobs: list[_Job] = []
         bases, times = batch.rows["base"].tolist(), batch.rows["time"].tolist()
         now_ms = self._clock.now_ms()
         for payload, base, time in zip(batch.payloads, bases, times, strict=True):
-            ready = None if is_record(payload) else self._open.take((queue, base, host))
+            ready = None if is_record(payload) else self._open.take((origin, base))
             if is_record(payload) or ready is not None:
                 jobs.append(_Job(payload, base, time, ready=ready or [payload]))
                 continue
@@ -184,15 +184,15 @@ class _Kept:
     """Batches that are open, the one used last is the last one."""
 
     def __init__(self) -> None:
-        self._records: OrderedDict[tuple[int, int, bytes], Records] = OrderedDict()
+        self._records: OrderedDict[tuple[Origin, int], Records] = OrderedDict()
         self._bytes = 0
 
-    def take(self, key: tuple[int, int, bytes]) -> Records | None:
+    def take(self, key: tuple[Origin, int]) -> Records | None:
         records = self._records.pop(key, None)
         self._bytes -= _size(records) if records else 0
         return records
 
-    def put(self, key: tuple[int, int, bytes], records: Records) -> None:
+    def put(self, key: tuple[Origin, int], records: Records) -> None:
         self.take(key)
         self._records[key] = records
         self._bytes += _size(records)

@@ -26,12 +26,15 @@ Keep = Callable[[memoryview], bool]
 
 
 class Wish(NamedTuple):
-    """How much a read may bring, and what of it. With `due_only` it ends at a message whose time has not come."""
+    """How much a read may bring, and what of it. With `due_only` it ends at a message whose time has not come; with
+    `fills` empty bodies are a space.
+    """
 
     messages_max: int
     bytes_max: int
     keep: Keep | None = None
     due_only: bool = False
+    fills: bool = False
 
 
 class Read(NamedTuple):
@@ -63,7 +66,7 @@ class Records:
             from penstock.gateway.rocketmq.foreign import Foreign  # here: it loads protobuf
 
             self._foreign = Foreign(self._fetcher, self._clock)
-        return await self._foreign.read(queue, offset, wish, self._foreign.origin(name, queue, index, host))
+        return await self._foreign.read(queue, offset, wish, self._foreign.origin(name, queue, index, host, wish.fills))
 
     async def messages(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Messages:
         """For who looks through queues."""

@@ -12,6 +12,7 @@ KEY_BASE64 = "PULSAR_KEY_BASE64"  # "true": the key is bytes, in base64
 ORDERING_KEY = "PULSAR_ORDERING_KEY"  # in base64, where it is not text that a property can hold
 EVENT_TIME = "PULSAR_EVENT_TIME"
 NULL_VALUE = "PULSAR_NULL_VALUE"  # "true": no body, which is not an empty one
+EMPTY = "PULSAR_EMPTY"  # "true": the body is empty, and a space for clients that break over that
 SCHEMA_VERSION = "PULSAR_SCHEMA_VERSION"  # in hex
 PROPERTIES = "PULSAR_PROPERTIES"  # a JSON object: properties that RocketMQ cannot hold, or that would mean something
 LEFT_OUT = "PULSAR_LEFT_OUT"  # how many properties did not fit

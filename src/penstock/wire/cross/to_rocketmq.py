@@ -20,7 +20,7 @@ from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.heads import v6_flags
 from penstock.wire.rocketmq.record import Record, length_of
 
-OPENED_BYTES_MAX = 8 << 20  # of an entry, or of a message that was joined: clients take frames of 16 MiB
+OPENED_BYTES_MAX = 14 << 20  # of an entry, or of a message that was joined: clients take frames of 16 MiB
 NOBODY = bytes(8)  # the address of who sent it: a Pulsar message does not have it
 _TIME_MAX = (1 << 63) - 1
 _TRUE = "true"
@@ -30,13 +30,16 @@ Records = list[bytearray | memoryview | None]  # None: no message stands at this
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What records say of where they are: all but the offset. `added` is what all of them get, as it is stored."""
+    """What records say of where they are: all but the offset. `added` is what all of them get, as it is stored. With
+    `fills` an empty body is a space: RocketMQ's producers send none, and older consumers break over it.
+    """
 
     topic: bytes
     queue: int
     queue_index: int
     store_host: bytes
     added: bytes = b""
+    fills: bool = False
 
 
 def records_of(payload: memoryview, base: int, store_ms: int, origin: Origin, joined: bytes | None = None) -> Records:
@@ -86,6 +89,8 @@ def _closed(metadata: MessageMetadata, body: bytes, why: str) -> Message:
 
 
 def _record(message: Message, metadata: MessageMetadata, offset: int, store_ms: int, origin: Origin) -> bytearray:
+    if origin.fills and not message.body:
+        message.body, message.properties[names.EMPTY] = b" ", _TRUE
     record = Record(
         queue=origin.queue,
         length=0,

@@ -67,6 +67,11 @@ final class Messages {
         return text.toString().getBytes(StandardCharsets.UTF_8);
     }
 
+    /** An empty body comes as none. */
+    private static String text(byte[] body) {
+        return body == null ? "" : new String(body, StandardCharsets.UTF_8);
+    }
+
     static void print(MessageExt message) {
         Line.of().with("topic", message.getTopic())
             .with("msgId", message.getMsgId())
@@ -74,7 +79,7 @@ final class Messages {
             .with("queueOffset", message.getQueueOffset())
             .with("keys", message.getKeys())
             .with("tags", message.getTags())
-            .with("body", new String(message.getBody(), StandardCharsets.UTF_8))
+            .with("body", text(message.getBody()))
             .with("reconsumeTimes", message.getReconsumeTimes())
             .with("bornTimestamp", message.getBornTimestamp())
             .with("storeTimestamp", message.getStoreTimestamp())
