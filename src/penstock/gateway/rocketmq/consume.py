@@ -145,8 +145,9 @@ class Consume:
 
     async def _read_mixed(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         """From a queue that others write to as well."""
-        fills = call.frame.version < EMPTY_BODIES_VERSION
-        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, not call.asked.asStored, fills)
+        held = not call.asked.asStored
+        fills = held and call.frame.version < EMPTY_BODIES_VERSION
+        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, due_only=held, fills=fills)
         host = self._house.store_host_for(call.connection)
         read = await self._records.read(call.queue, call.asked.queueOffset, wish, host)
         if read.payloads:
