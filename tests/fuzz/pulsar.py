@@ -2,7 +2,11 @@
 
 from tests.fuzz.checks import check, piecemeal
 
-from penstock.errors import BadTopicName
+from penstock.core.schemas import avro, compatibility
+from penstock.core.schemas.model import OF_AVRO, Kind, Schema
+from penstock.core.schemas.resolution import TooComplex, can_read
+from penstock.errors import BadTopicName, SchemaInvalid
+from penstock.model import SchemaStrategy
 from penstock.wire.framing import FrameError
 from penstock.wire.pulsar import snappy
 from penstock.wire.pulsar.batch import opened_entry
@@ -12,6 +16,10 @@ from penstock.wire.pulsar.patterns import Pattern, PatternError
 from penstock.wire.pulsar.topics import NAME_CHARS_MAX, from_own, topic_name
 
 FRAME_BYTES_MAX = OPENED_BYTES_MAX = 1 << 20
+
+KINDS = [Kind.AVRO, Kind.JSON, Kind.KEY_VALUE, Kind.PROTOBUF_NATIVE]
+PAIRED = {"key.schema.type": "AVRO", "value.schema.type": "JSON"}
+SOME = Schema(Kind.AVRO, b'{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "R"]}]}')
 
 Whole = tuple[int, bytes, bytes]  # type, command, payload
 
@@ -89,7 +97,29 @@ def pattern(data: bytes) -> None:
         check(found.matches(name) in (True, False), "neither yes nor no")
 
 
+def schema(data: bytes) -> None:
+    """The first byte says of which kind; what is a schema can read itself."""
+    kind = KINDS[data[0] % len(KINDS)] if data else Kind.AVRO
+    found = Schema(kind, data[1:], PAIRED if kind is Kind.KEY_VALUE else {})
+    try:
+        compatibility.check(found)
+    except SchemaInvalid:
+        return
+    again = Schema(kind, data[1:] + b" ", found.properties) if kind in OF_AVRO else found
+    check(compatibility.same(found, again), "it is not the same as itself")
+    for strategy in (SchemaStrategy.FULL_TRANSITIVE, SchemaStrategy.BACKWARD):
+        why = compatibility.why_not(found, [again, SOME], strategy)
+        check(all(isinstance(each, str) for each in why), "a reason is no text")
+    if kind in OF_AVRO and kind is not Kind.JSON:
+        one = avro.parsed(found.data)
+        try:
+            check(can_read(one, one) == [], "it cannot read itself")
+        except TooComplex:
+            return
+
+
 TARGETS = {
+    "pulsar_schema": schema,
     "pulsar_frame": frame,
     "pulsar_entry": entry,
     "pulsar_batch": batch,
