@@ -100,10 +100,10 @@ def test_parts_that_lie_never_reach_outside():
     data, model = memoryview(batch_of([Record(queue=1, length=0, body=b"x")])), Record(queue=1, length=0, topic=b"t")
     run = run_of(model, data, b"")
     part = list(batch.PART.unpack(run.parts))
-    for index in range(6):
+    for index in range(1, 7):
         for value in (-1, 1 << 40, 1 << 62):
             lying = batch.PART.pack(*part[:index], value, *part[index + 1 :])
-            if index == 1:  # the flag may be anything
+            if index == 2:  # the flag may be anything
                 continue
             with pytest.raises(ValueError, match="fit"):
                 _records.write_run(memoryview(bytearray(run.length)), 0, bytes(88), b"\x01t", data, lying, b"", 0, 0)

@@ -258,7 +258,8 @@ static int turn_to(struct tail *tail, int64_t queue, PyObject *key, PyObject *ta
     return failed || set_slot_number(table, table_kind.turn, turn) ? -1 : 0;
 }
 
-static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t tag, int64_t length, int64_t count)
+static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t tag, int64_t length, int64_t count,
+                   int64_t lead)
 {
     if (tail->at == tail->end) {
         if (give(tail))
@@ -281,7 +282,7 @@ static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t 
     little8(row + 24, tag);
     little4(row + 32, length);
     little4(row + 36, count);
-    little4(row + 40, HEADER_BYTES);
+    little4(row + 40, lead);
     little4(row + 44, 0);
     tail->at += ROW_BYTES;
     tail->next_row += 1;
@@ -290,20 +291,59 @@ static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t 
     return 0;
 }
 
+/* A column of int64, one after the other or with gaps between them. */
+static int column(PyObject *spans, Py_ssize_t index, Py_buffer *found)
+{
+    if (PyObject_GetBuffer(PyTuple_GET_ITEM(spans, index), found, PyBUF_STRIDED_RO))
+        return -1;
+    if (found->ndim == 1 && found->itemsize == 8)
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "spans are arrays of 64-bit integers");
+    return -1;
+}
+
+static int64_t in_column(const Py_buffer *column, Py_ssize_t index)
+{
+    int64_t value;
+    memcpy(&value, (char *)column->buf + index * column->strides[0], 8);
+    return value;
+}
+
+/* A row per message of a run. */
+static int add_spans(struct tail *tail, Py_buffer columns[3], int64_t position, int64_t now_ms)
+{
+    Py_ssize_t count = columns[0].shape[0];
+    if (columns[1].shape[0] != count || columns[2].shape[0] != count) {
+        PyErr_SetString(PyExc_ValueError, "spans are arrays of one length");
+        return -1;
+    }
+    for (Py_ssize_t index = 0; index < count; index++) {
+        int64_t start = in_column(&columns[0], index), length = in_column(&columns[1], index);
+        int64_t tag = in_column(&columns[2], index);
+        if (add_row(tail, position + start, now_ms, tag, length, 1, HEADER_BYTES + start))
+            return -1;
+    }
+    return 0;
+}
+
 static int add_run(struct tail *tail, PyObject *entry, int64_t position, int64_t now_ms)
 {
-    if (give(tail))
-        return -1;
     PyObject *spans = PyObject_CallMethod(entry, "spans", NULL);
     if (spans == NULL)
         return -1;
-    PyObject *done = PyObject_CallMethod(tail->table, "add_run", "LLLOi", (long long)position,
-                                         (long long)tail->next_offset, (long long)now_ms, spans, HEADER_BYTES);
+    Py_buffer columns[3] = {0};
+    int failed = 0;
+    if (!PyTuple_Check(spans) || PyTuple_GET_SIZE(spans) != 3) {
+        PyErr_SetString(PyExc_TypeError, "spans are three arrays");
+        failed = 1;
+    }
+    for (Py_ssize_t index = 0; index < 3 && !failed; index++)
+        failed = column(spans, index, &columns[index]);
+    failed = failed || add_spans(tail, columns, position, now_ms);
+    for (Py_ssize_t index = 0; index < 3; index++)
+        PyBuffer_Release(&columns[index]);
     Py_DECREF(spans);
-    if (done == NULL)
-        return -1;
-    Py_DECREF(done);
-    return take(tail);
+    return failed ? -1 : 0;
 }
 
 /* --- the loop ------------------------------------------------------------------------------------------------------- */
@@ -392,7 +432,7 @@ static int one(struct call *call, struct tail *tail, PyObject *entry, Py_ssize_t
         flags |= RUN;
         if (add_run(tail, entry, call->base + payload_at, call->now_ms))
             return -1;
-    } else if (add_row(tail, call->base + payload_at, call->now_ms, tag, length, count))
+    } else if (add_row(tail, call->base + payload_at, call->now_ms, tag, length, count, HEADER_BYTES))
         return -1;
     if (producer && sequence >= 0 && PyList_Append(call->numbered, entry))
         return -1;

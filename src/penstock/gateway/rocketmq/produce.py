@@ -8,6 +8,8 @@ import random
 import struct
 from collections.abc import Callable, Container
 
+import numpy as np
+
 from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
@@ -268,9 +270,7 @@ def answers(sent: list[Sent], store_host: bytes) -> list[bytes]:
         if frame.flag & Flag.ONEWAY:
             continue
         physical = entry.queue << OFFSET_BITS | entry.offset
-        ids = b"%b%016X" % (prefix, physical)
-        for number in range(1, entry.count):
-            ids += b",%b%016X" % (prefix, physical + number)
+        ids = b"%b%016X" % (prefix, physical) if entry.count == 1 else _ids(store_host, physical, entry.count)
         if frame.form == JSON:
             header = _ANSWER % (ids, index, entry.offset, frame.opaque)
             packed.append(_LENGTHS.pack(len(header) + 4, len(header)) + header)
@@ -278,6 +278,14 @@ def answers(sent: list[Sent], store_host: bytes) -> list[bytes]:
             ext = {"msgId": ids.decode(), "queueId": str(index), "queueOffset": str(entry.offset), **_ALWAYS}
             packed.append(pack(ResponseCode.SUCCESS, frame.opaque, Flag.RESPONSE, VERSION, frame.form, "", ext))
     return packed
+
+
+def _ids(store_host: bytes, first: int, count: int) -> bytes:
+    """The ids of a batch's messages, with commas between: all of them turned into text by one call."""
+    each = np.empty(count, dtype=[("host", f"V{len(store_host)}"), ("physical", ">i8")])
+    each["host"] = np.void(store_host)
+    each["physical"] = np.arange(first, first + count)
+    return each.tobytes().hex(",", each.itemsize).upper().encode()
 
 
 def refuse_all(connection: Connection, sent: list[Sent], error: Exception) -> None:

@@ -265,7 +265,7 @@ static void raise_batch_error(const char *format, ...)
 }
 
 struct part { /* one message of a batch, as `measured` tells of it */
-    int64_t length, flag, body_at, body_bytes, properties_at, properties_bytes, tag;
+    int64_t start, length, flag, body_at, body_bytes, properties_at, properties_bytes, tag;
 };
 
 static uint32_t hash_unit(uint32_t hash, uint32_t unit)
@@ -381,6 +381,7 @@ static PyObject *measured(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "y*LLL", &body, &fixed, &shared, &most))
         return NULL;
     Py_ssize_t at = 0, count = 0, room = 0;
+    int64_t start = 0;
     struct part *parts = NULL;
     while (at >= 0 && at < body.len) {
         if (count == room) {
@@ -392,10 +393,16 @@ static PyObject *measured(PyObject *module, PyObject *arguments)
             }
             parts = more;
         }
-        at = measure(&body, at, fixed, shared, most, &parts[count++]);
+        at = measure(&body, at, fixed, shared, most, &parts[count]);
+        if (at >= 0) {
+            parts[count].start = start;
+            start += parts[count++].length;
+        }
     }
     PyBuffer_Release(&body);
-    PyObject *done = PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize((char *)parts, count * (Py_ssize_t)sizeof *parts);
+    PyObject *done = PyErr_Occurred() ? NULL
+                                      : Py_BuildValue("(y#L)", count ? (char *)parts : "",
+                                                      count * (Py_ssize_t)sizeof *parts, (long long)start);
     PyMem_Free(parts);
     return done;
 }

@@ -12,7 +12,6 @@ import struct
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from isal.isal_zlib import crc32
 
 from penstock.compiled import compiled
@@ -27,21 +26,21 @@ _CRC_AT, _FLAG_AT, _PLACES_AT = 8, 16, 20  # of a record
 _U16 = struct.Struct(">H")
 _TAGS, _END = f"{props.TAGS}{props.NAME_END}".encode(), ord(props.VALUE_END)
 
-# Of a message: length of its record, flag, where its body is and how long, where its properties are and how long, hash
-# of its tag.
-PART = struct.Struct("=7q")
+# Of a message: where its record begins in the entry and how long it is, flag, where its body is and how long, where its
+# properties are and how long, hash of its tag.
+PART = struct.Struct("=8q")
 
 
 class BatchError(ValueError):
     """The body of a batch is not what it should be."""
 
 
-def measured_in_python(body: memoryview, fixed_bytes: int, shared_bytes: int, properties_max: int) -> bytes:
-    """A `PART` for each message of a batch. Their records have `fixed_bytes` beside body and properties, and
-    `shared_bytes` of properties that hold for all of them.
+def measured_in_python(body: memoryview, fixed_bytes: int, shared_bytes: int, properties_max: int) -> tuple[bytes, int]:
+    """A `PART` for each message of a batch, and how long their records are together. Each has `fixed_bytes` beside body
+    and properties, and `shared_bytes` of properties that hold for all of them.
     """
     found: list[bytes] = []
-    at, end, unpack = 0, len(body), _BATCHED.unpack_from
+    at, end, start, unpack = 0, len(body), 0, _BATCHED.unpack_from
     while at < end:
         if at + _BATCHED.size > end:
             raise BatchError(f"a batch is cut off at byte {at} of {end}")
@@ -60,9 +59,9 @@ def measured_in_python(body: memoryview, fixed_bytes: int, shared_bytes: int, pr
             raise BatchError(f"properties of {properties_bytes} bytes: at most {properties_max} are taken")
         tag = java_hash(props.find(own.decode(), props.TAGS)) if _TAGS in own else 0
         record_bytes = fixed_bytes + body_bytes + properties_bytes
-        found.append(PART.pack(record_bytes, flag, body_at, body_bytes, props_at, len(own), tag))
-        at = behind
-    return b"".join(found)
+        found.append(PART.pack(start, record_bytes, flag, body_at, body_bytes, props_at, len(own), tag))
+        at, start = behind, start + record_bytes
+    return b"".join(found), start
 
 
 def _is_open(properties: bytes) -> bool:
@@ -89,7 +88,7 @@ def write_run_in_python(
     physical: int,
 ) -> None:
     """Write the records of a batch. `head` is one up to its body, with what they share; `prefix` its topic."""
-    for number, (length, flag, body_at, body_bytes, props_at, props_bytes, _) in enumerate(PART.iter_unpack(parts)):
+    for number, (_, length, flag, body_at, body_bytes, props_at, props_bytes, _) in enumerate(PART.iter_unpack(parts)):
         content, own = body[body_at : body_at + body_bytes], bytes(body[props_at : props_at + props_bytes])
         properties = own + props.VALUE_END.encode() + shared if _is_open(own) else own + shared
         start, behind = at + len(head), at + length
@@ -130,13 +129,8 @@ class RecordRun(Entry, kw_only=True):
         write_run(buffer, at, head, _prefix(model), self.body, self.parts, self.shared, offset, physical)
 
     def spans(self) -> Spans:
-        parts = _columns(self.parts)
-        lengths = parts[:, 0]
-        return Spans(np.cumsum(lengths) - lengths, lengths, parts[:, -1])
-
-
-def _columns(parts: bytes) -> npt.NDArray[np.int64]:
-    return np.frombuffer(parts, dtype=np.int64).reshape(-1, PART.size // 8)
+        parts = np.frombuffer(self.parts, dtype=np.int64).reshape(-1, PART.size // 8)
+        return Spans(parts[:, 0], parts[:, 1], parts[:, -1])
 
 
 def _prefix(model: Record) -> bytes:
@@ -147,7 +141,6 @@ def _prefix(model: Record) -> bytes:
 def run_of(model: Record, body: memoryview, shared: bytes) -> RecordRun:
     """The entry of a batch; BatchError when its body cannot be read. It may hold no message."""
     fixed_bytes = HEADS[model.sys_flag & V6].size + 1 + len(model.topic) + 2
-    parts = measured(body, fixed_bytes, len(shared), props.BYTES_MAX)
-    length = int(_columns(parts)[:, 0].sum())
+    parts, length = measured(body, fixed_bytes, len(shared), props.BYTES_MAX)
     count = len(parts) // PART.size
     return RecordRun(queue=model.queue, length=length, count=count, model=model, body=body, parts=parts, shared=shared)
