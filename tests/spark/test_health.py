@@ -149,6 +149,11 @@ def test_s15_s17_who_is_doubled_and_which_queues_nobody_reads(all_found):
     assert all_found["unread_queues"][0]["queues"] == [2, 3]
 
 
+def test_s26_offsets_that_were_corrected_once_are_no_loop(all_found):
+    (row,) = all_found["offset_outside"]
+    assert (row["count"], row["queues"], row["member"]) == (2, [0, 1], "c")
+
+
 def test_s27_a_correction_loop_names_its_queues(all_found):
     (row,) = all_found["correction_loop"]
     assert (row["count"], row["queues"], row["member"]) == (10, [0, 1], "c")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.spark.full.ledger import Ledger
@@ -37,8 +38,8 @@ def free_port() -> int:
 class Process:
     """A program that can be started again and again. What it says is in a file."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
-        self._log, self._arguments = log, arguments
+    def __init__(self, log: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+        self._log, self._arguments, self._variables = log, arguments, variables or {}
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
@@ -46,6 +47,7 @@ class Process:
         environment = {key: value for key, value in os.environ.items() if key != "PENSTOCK_CRASH_SEED"}
         environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
         environment["PYSPARK_PYTHON"] = sys.executable
+        environment |= self._variables
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *self._arguments],
@@ -78,7 +80,16 @@ class BrokerProcess(Process):
         self._ready = folder / "ready"
         self.namesrv, self.broker = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         ports = ("--namesrv-port", self.namesrv.split(":")[1], "--broker-port", self.broker.split(":")[1])
-        where = ("--data", str(folder / "data"), "--ready-file", str(self._ready), "--http-port", "0")
+        where = (
+            "--data",
+            str(folder / "data"),
+            "--ready-file",
+            str(self._ready),
+            "--http-port",
+            "0",
+            "--pulsar-port",
+            "0",
+        )
         super().__init__(folder / "broker.log", "penstock", "serve", *where, *ports)
 
     def start(self) -> None:
@@ -102,25 +113,38 @@ def _end(connection: Connection, topic: str, queue: int) -> int:
     return int(answer.ext.get("offset", 0)) if answer.code == ResponseCode.SUCCESS else 0
 
 
-def pythons_below(pid: int) -> list[int]:
-    """The Python processes that a Spark application has started: its workers, and those that plan for its driver."""
-    listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
+def below(pid: int) -> list[tuple[int, str]]:
+    """All processes that one has started, with those that they have started, and their commands."""
+    listed = subprocess.run(["ps", "-axwwo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     children: dict[int, list[tuple[int, str]]] = {}
     for own, parent, *command in rows:
         children.setdefault(int(parent), []).append((int(own), command[0] if command else ""))
-    found, open_ = [], [pid]
+    found: list[tuple[int, str]] = []
+    open_ = [pid]
     while open_:
-        for child, command in children.get(open_.pop(), []):
-            open_.append(child)
-            if "pyspark" in command and "java" not in command.split(" ")[0]:
-                found.append(child)
+        own = children.get(open_.pop(), [])
+        open_ += [child for child, _ in own]
+        found += own
     return found
+
+
+def pythons_below(pid: int) -> list[int]:
+    """The Python processes that a Spark application has started: its workers, and those that plan for its driver."""
+    return [own for own, command in below(pid) if "pyspark" in command and "java" not in command.split(" ")[0]]
+
+
+def executors_below(pid: int) -> list[int]:
+    """The executors that a worker of a cluster has started, each a Java."""
+    return [own for own, command in below(pid) if "CoarseGrainedExecutorBackend" in command]
 
 
 def kill_a_worker(application: Process, choose: random.Random) -> bool:
     """One Python process of it; False when it has none."""
-    candidates = pythons_below(application.pid)
+    return kill_one(pythons_below(application.pid), choose)
+
+
+def kill_one(candidates: list[int], choose: random.Random) -> bool:
     if not candidates:
         return False
     with contextlib.suppress(ProcessLookupError):

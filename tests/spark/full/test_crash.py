@@ -13,8 +13,17 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from tests.spark.full.actors import AHEAD, BrokerProcess, Process, Producer, kill_a_worker
+from tests.spark.full.actors import (
+    AHEAD,
+    BrokerProcess,
+    Process,
+    Producer,
+    executors_below,
+    kill_a_worker,
+    kill_one,
+)
 from tests.spark.full.ledger import Ledger
+from tests.spark.standalone import Cluster, standalone
 from tests.spark.stored import stored
 
 ROUNDS = int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "3"))
@@ -26,13 +35,24 @@ PROGRESS = 40  # messages that are copied before the next kill
 class Scene:
     """What is running, and what may happen to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.ledger = folder, Ledger()
+    def __init__(self, folder: Path, cluster: Cluster | None = None) -> None:
+        self.folder, self.ledger, self.cluster = folder, Ledger(), cluster
         self.broker = BrokerProcess(folder)
-        where = ("--service", f"rocketmq://{self.broker.namesrv}", "--folder", str(folder))
-        self.application = Process(
-            folder / "spark.log", "tests.spark.full.copying", *where, "--topic", "in", "--to", "out"
-        )
+        what = [
+            "--service",
+            f"rocketmq://{self.broker.namesrv}",
+            "--folder",
+            str(folder),
+            "--topic",
+            "in",
+            "--to",
+            "out",
+        ]
+        variables = {}
+        if cluster:
+            what += ["--master", cluster.master]
+            variables = {name: cluster.environment[name] for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS")}
+        self.application = Process(folder / "spark.log", "tests.spark.full.copying", *what, variables=variables)
         self.producer = Producer(self.broker.broker, "in", self.ledger)
 
     def start(self) -> None:
@@ -78,6 +98,13 @@ class Scene:
 
     def kill_worker(self, choose: random.Random) -> None:
         self.until(lambda: kill_a_worker(self.application, choose), "no worker is there")
+
+    def kill_executor(self, choose: random.Random) -> None:
+        """Of a cluster, with the tasks that it has; the worker starts another."""
+        assert self.cluster
+        worker = self.cluster.pids["worker"]
+        time.sleep(choose.random() * 2)
+        self.until(lambda: kill_one(executors_below(worker), choose), "no executor is there")
 
     def kill_broker(self, choose: random.Random) -> None:
         time.sleep(choose.random())
@@ -132,6 +159,24 @@ def test_each_message_is_copied_once_whoever_is_killed(scene: Scene) -> None:
     scene.until_copied(PROGRESS)
     assert scene.complaints() == [], f"seed {SEED}"
     assert len(scene.ledger.acknowledged) > ROUNDS * PROGRESS
+
+
+@pytest.mark.timeout(1_200 + 600 * ROUNDS)
+def test_s48_each_message_is_copied_once_when_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
+    choose = random.Random(SEED)
+    with standalone(tmp_path) as cluster:
+        scene = Scene(tmp_path, cluster)
+        try:
+            scene.start()
+            for _ in range(max(ROUNDS - 1, 1)):
+                scene.until_copied(PROGRESS)
+                scene.kill_executor(choose)
+            scene.until_copied(PROGRESS)
+            assert scene.complaints() == [], f"seed {SEED}"
+        finally:
+            scene.close()
+    started = [folder.name for folder in cluster.executors.glob("app-*/*")]
+    assert len(started) >= ROUNDS, "the cluster has replaced those that were killed"
 
 
 # --- the test of the test ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.pipelines import running
-from penstock.spark.pipelines.history import EVENTS_TOPIC, events, of
+from penstock.spark.pipelines.history import EVENTS_TOPIC, WITHOUT_EVENTS, check_told, events, of
 from penstock.spark.pipelines.judging import GROUPS, aged, judged, learned
 from penstock.spark.pipelines.kept import Snapshots
 from penstock.spark.pipelines.lake import Table
@@ -118,6 +118,8 @@ def skips(messages: DataFrame, settings: Settings) -> StreamingQuery:
 
 
 def start(spark: SparkSession, settings: Settings) -> running.Started:
+    if settings.events_topic:
+        check_told(settings.service, settings.events_topic, WITHOUT_EVENTS)
     queries = [verdicts(running.messages(spark, settings, topic=settings.trace_topic), settings)]
     if settings.events_topic:
         queries.append(skips(running.messages(spark, settings, topic=settings.events_topic), settings))

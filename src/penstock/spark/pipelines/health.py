@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.pipelines import running
-from penstock.spark.pipelines.history import EVENTS_TOPIC, events
+from penstock.spark.pipelines.history import EVENTS_TOPIC, check_told, events
 from penstock.spark.pipelines.kept import Snapshots, replace
 from penstock.spark.pipelines.lake import lock
 from penstock.spark.pipelines.sessions import SCHEMA, merged
@@ -86,6 +86,7 @@ _COUNTS = by_cause(lambda rule: rule.counts)
 
 
 def start(spark: SparkSession, settings: Settings) -> running.Started:
+    check_told(settings.service, settings.events_topic, "there is nothing for health to look at")
     return [watched(running.messages(spark, settings, topic=settings.events_topic), settings)]
 
 

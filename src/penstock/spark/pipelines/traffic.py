@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark.pipelines import running
-from penstock.spark.pipelines.history import EVENTS_TOPIC, events, millis, of
+from penstock.spark.pipelines.history import EVENTS_TOPIC, WITHOUT_EVENTS, check_told, events, millis, of
 from penstock.spark.pipelines.kept import upsert
 from penstock.spark.pipelines.lake import lock
 
@@ -110,6 +110,8 @@ def kept(minutes: DataFrame, settings: Settings, query: str, keys: tuple[str, ..
 
 
 def start(spark: SparkSession, settings: Settings) -> running.Started:
+    if settings.events_topic:
+        check_told(settings.service, settings.events_topic, WITHOUT_EVENTS)
     chosen = {"topic": settings.topics or None, "topicPattern": settings.pattern or (None if settings.topics else ".*")}
     queues = by_queue(running.messages(spark, settings, **chosen), settings.late_s)
     queries = [kept(queues, settings, "queues", QUEUE_KEYS)]

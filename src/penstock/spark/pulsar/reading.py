@@ -151,7 +151,7 @@ MAKERS: dict[str, Callable[[Row], Any]] = {
 CONSTANTS: dict[str, Callable[[Range], Any]] = {
     "topic": lambda source: source.topic,
     "queue": lambda source: source.queue,
-    "broker": lambda source: None,
+    "broker": lambda source: source.broker,
 }
 
 
