@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import unavailable
 from tests.compat.pulsar import toolchain
-from tests.compat.pulsar.drivers import Client, Driver
+from tests.compat.pulsar.drivers import Admin, Client, Driver
 from tests.compat.rocketmq.toolchain import Missing, quiet
 
 from penstock.testing.server import Running, running
@@ -23,10 +23,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     ours = [item for item in session.items if item.path.is_relative_to(HERE)]
     asked = {item.callspec.params.get("driver") for item in ours if hasattr(item, "callspec")}
-    for name, driver in toolchain.DRIVERS.items():
-        if name in asked:
-            with contextlib.suppress(Missing):  # said where a test asks for it
-                driver(reporter.write_line if reporter else quiet)
+    builds = [driver for name, driver in toolchain.DRIVERS.items() if name in asked]
+    if any("admin" in item.fixturenames for item in ours):
+        builds.append(toolchain.admin_driver)
+    for build in builds:
+        with contextlib.suppress(Missing):  # said where a test asks for it
+            build(reporter.write_line if reporter else quiet)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +46,18 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         unavailable(request.param, reason)
     driver = Driver(request.param, command, tmp_path_factory.mktemp("driver"))
     yield driver
+    driver.stop()
+
+
+@pytest.fixture(scope="session")
+def admin(penstock: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    """The client that pulsar-admin is made of."""
+    try:
+        command = toolchain.admin_driver()
+    except Missing as reason:
+        unavailable("pulsar-client-admin", reason)
+    driver = Driver("admin", [*command, penstock.http], tmp_path_factory.mktemp("admin"))
+    yield Admin(driver)
     driver.stop()
 
 

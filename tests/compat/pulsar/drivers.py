@@ -32,9 +32,9 @@ Line = dict[str, Any]
 class Told(Exception):
     """What a client was told, or says, instead of doing it."""
 
-    def __init__(self, error: str, why: str) -> None:
+    def __init__(self, error: str, why: str, status: int = 0) -> None:
         super().__init__(f"{error}: {why}")
-        self.error, self.why = error, why
+        self.error, self.why, self.status = error, why, status  # the status is HTTP's
 
 
 class Driver:
@@ -69,7 +69,7 @@ class Driver:
             raise AssertionError(f"{self.name} ended at {do} {said}: {self.log()}")
         answer = json.loads(line)
         if "error" in answer:
-            raise Told(answer["error"], answer["why"])
+            raise Told(answer["error"], answer["why"], answer.get("status", 0))
         return answer["ok"]
 
     def new(self, on: int, do: str, **fields: object) -> int:
@@ -227,6 +227,17 @@ class Reader(Thing):
 
     def seek(self, to: "str | int | Message") -> None:
         self.ask("reader_seek", **position(to))
+
+
+class Admin:
+    """Java's admin client: admin("topics.getStats", topic) calls that method, whichever there is."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __call__(self, method: str, *args: object) -> Any:
+        part, _, name = method.partition(".")
+        return self._driver.ask("call", on=part, name=name, args=args)
 
 
 def position(of: "str | int | Message") -> Line:

@@ -43,6 +43,12 @@ def java_driver(say: Say = quiet) -> list[str]:
     return [java(), *JVM_FLAGS, *OPENED, "-cp", classpath, "penstock.compat.pulsar.Driver"]
 
 
+def admin_driver(say: Say = quiet) -> list[str]:
+    """Takes the address of the HTTP side as its argument."""
+    classpath = java_program(f"pulsar-admin-{JAVA_LTS}", HERE / "admin", say)
+    return [java(), *JVM_FLAGS, *OPENED, "-cp", classpath, "penstock.compat.pulsar.Admin"]
+
+
 def java_program(name: str, source: Path, say: Say, *versions: str) -> str:
     """Where Java finds a Maven project's classes, compiled now if need be, and its packages."""
 

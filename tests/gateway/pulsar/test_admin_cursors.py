@@ -65,12 +65,13 @@ async def test_where_a_subscription_begins(http, five):
         ("smallest", at(-1, -1), 5),
         ("third", at(five, 2), 3),
         ("behind-third", at(five, 2, isExcluded=True), 2),
+        ("behind-third-as-java-says-it", at(five, 2, excluded=True), 2),
         ("beyond", at(five, 77), 0),
     ):
         assert (await http.topic("PUT", "t", f"/subscription/{name}", body)).status == 204
         assert await backlog(http, subscription=name) == left, name
     assert (await http.topic("PUT", "t", "/subscription/latest", "earliest")).status == 409
-    assert len(await http.of("t", "/subscriptions")) == 8
+    assert len(await http.of("t", "/subscriptions")) == 9
 
 
 async def test_a_subscription_has_properties(http, five):
@@ -202,7 +203,7 @@ async def test_expiring_what_is_old():
 
 
 async def test_expiring_up_to_a_message(http, five):
-    assert (await http.topic("POST", "t", "/subscription/s/expireMessages", at(five, 1, isExcluded=True))).status == 204
+    assert (await http.topic("POST", "t", "/subscription/s/expireMessages", at(five, 1, excluded=True))).status == 204
     assert await backlog(http) == 4
     await http.topic("POST", "t", "/subscription/s/expireMessages", at(five, 1))
     assert await backlog(http) == 3

@@ -13,6 +13,7 @@ from penstock.errors import NotAuthorized
 from penstock.gateway.http.messages import Request
 from penstock.model import Action
 from penstock.testing.server import serving
+from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import ServerError
 
 LINE = re.compile(r"^\| `([A-Z, ]+) (/\S+)`", re.MULTILINE)  # of the table in the documentation
@@ -338,3 +339,24 @@ async def test_whatever_is_asked_the_broker_does_not_fail(penstock, http, client
 def usual(part):
     """What keeps most requests from ending with the first name; nothing for the other parts."""
     return {"{tenant}": ["public"], "{namespace}": ["default"], "{domain}": ["persistent"]}.get(part, [])
+
+
+# --- unloading --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_unloaded_topic_sends_everybody_away_and_takes_them_again(http, client, connect):
+    assert (await http.topic("PUT", "t", "/partitions", 2)).status == 204
+    partition = "t-partition-1"
+    waiting = await connect()
+    await client.producer(partition, producer_access_mode=pb.Exclusive)
+    await client.consumer(partition)
+    waits = waiting.ask_producer(partition, producer_access_mode=pb.WaitForExclusive)
+    assert not (await waiting.next("producer_success")).producer_ready
+    assert (await http.topic("PUT", "t", "/unload")).status == 204
+    await client.next("close_producer")
+    await client.next("close_consumer")
+    told = await waiting.next("error")
+    assert (told.request_id, told.error) == (waits, pb.ServiceNotReady)
+    assert (await client.producer(partition)).producer_ready
+    await client.consumer(partition)
+    assert (await http.topic("PUT", "none", "/unload")).status == 404

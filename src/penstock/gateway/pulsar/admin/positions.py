@@ -13,7 +13,7 @@ _LARGEST = (1 << 63) - 1
 
 
 class Position(msgspec.Struct, rename="camel"):
-    """A message's id. With `is_excluded` what is meant begins behind the message."""
+    """A message's id. With `is_excluded` what is meant begins behind the message; Java's client calls it `excluded`."""
 
     ledger_id: int
     entry_id: int
@@ -21,6 +21,10 @@ class Position(msgspec.Struct, rename="camel"):
     batch_index: int = -1
     is_excluded: bool = False
     properties: dict[str, str] | None = None
+    excluded: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_excluded, self.excluded = self.is_excluded or self.excluded, False
 
 
 EARLIEST, LATEST = Position(-1, -1), Position(_LARGEST, _LARGEST)

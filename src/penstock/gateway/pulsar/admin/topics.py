@@ -10,7 +10,7 @@ from penstock.core.producers import Producers
 from penstock.core.subscriptions.registry import Attached, Subscriptions
 from penstock.core.subscriptions.subscription import Style
 from penstock.core.topics import Topic, Topics, TopicSettings
-from penstock.errors import ProducerBusy, TopicExists
+from penstock.errors import PenstockError, ProducerBusy, TopicExists
 from penstock.gateway.http.messages import Reply, in_json
 from penstock.gateway.pulsar.admin.answers import Declined, done
 from penstock.gateway.pulsar.admin.asked import WORDS, Asked
@@ -18,8 +18,10 @@ from penstock.gateway.pulsar.admin.names import namespace_of, topic_of
 from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.consumers import ConsumerDesk
 from penstock.gateway.pulsar.places import Place, Places, partitions_of, properties_of
+from penstock.gateway.pulsar.routes import Refused
 from penstock.gateway.pulsar.subscribing import spot_of
 from penstock.model import Action
+from penstock.wire.pulsar.commands_pb2 import ServerError
 from penstock.wire.pulsar.topics import TopicName, from_own
 
 PROPERTIES_CHARS_MAX = 16_384
@@ -69,6 +71,7 @@ class TopicsDesk:
             Route("POST", f"{_TOPIC}/partitions", self.grow, Action.ADMIN),
             Route("DELETE", f"{_TOPIC}/partitions", self.delete_partitioned, Action.ADMIN),
             Route("POST", f"{_TOPIC}/createMissedPartitions", self.complete, Action.ADMIN),
+            Route("PUT", f"{_TOPIC}/unload", self.unload, Action.ADMIN),
         ]
 
     # --- lists --------------------------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ class TopicsDesk:
         if not force and any(self._is_in_use(place) for place in places):
             raise Declined(412, "Topic has active producers/subscriptions")  # as clients know it
         for place in places:
-            self.send_away(place)
+            self._send_away(place, ProducerBusy(f"{place.name.full} is being deleted"))
         await self._topics.delete(topic.name)
 
     def _is_in_use(self, place: Place) -> bool:
@@ -198,10 +201,16 @@ class TopicsDesk:
             return True
         return any(each.subscription.consumers for each in self._subscriptions.of(spot_of(place)))
 
-    def send_away(self, place: Place) -> None:
+    async def unload(self, asked: Asked) -> Reply:
+        """There is no other broker to go to: whoever is connected comes again, as if it had moved."""
+        for place in self._places.each(topic_of(asked, self._places)):
+            self._send_away(place, Refused(ServerError.ServiceNotReady, f"{place.name.full} is being unloaded"))
+        return done()
+
+    def _send_away(self, place: Place, why: PenstockError) -> None:
         for attached in self._subscriptions.of(spot_of(place)):
             self._consumers.send_away(attached)
-        self._producers.send_away(place.queue, ProducerBusy(f"{place.name.full} is being deleted"))
+        self._producers.send_away(place.queue, why)
 
     def _partitioned(self, name: TopicName) -> Topic:
         topic = self._places.topic(name)

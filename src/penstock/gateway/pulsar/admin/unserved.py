@@ -15,7 +15,6 @@ _SETTINGS = "this is not set for a {} here: what holds for all is set in the bro
 UNSERVED: tuple[tuple[str, int, str], ...] = (
     ("admin/v2/non-persistent", 405, "non-persistent topics are not served here: use persistent ones"),
     ("admin/v2/schemas/*/*/*/metadata", 404, "where schemas are kept is not told: .../schemas has them all"),
-    (f"{_TOPIC}/unload", 405, "a topic cannot be unloaded: there is one broker, and it serves all topics"),
     (f"{_TOPIC}/truncate", 405, "topics are not truncated by hand: retention does it, or delete the topic"),
     (f"{_TOPIC}/trim", 405, "topics are not trimmed by hand: retention does it"),
     (f"{_TOPIC}/offload", 405, "nothing is offloaded: all of the log is on this broker's disk"),
