@@ -41,11 +41,14 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Answer(NamedTuple):
-    """The offsets that a pull has settled, and the records that came: valid until the next answer."""
+    """The offsets that a pull has settled, and the records that came: valid until the next answer. At some offsets
+    (`empty`) there may be no message, where Pulsar's clients have written too.
+    """
 
     first: int
     until: int
     body: memoryview
+    empty: int = 0
 
 
 class Gone(NamedTuple):
@@ -184,7 +187,9 @@ def _found(frame: Frame, pull: _Pull, source: Range) -> Answer:
     until = min(_next_offset(frame, source), source.end)
     if until <= pull.first:
         raise BrokerBusy(frame.code, f"the answer to a pull from {pull.first} does not go on", source.address)
-    return Answer(pull.first, until, frame.body if frame.code == ResponseCode.SUCCESS else memoryview(b""))
+    empty = frame.ext.get("emptyOffsets", "0")
+    body = frame.body if frame.code == ResponseCode.SUCCESS else memoryview(b"")
+    return Answer(pull.first, until, body, int(empty) if empty.isdecimal() else 0)
 
 
 def _moved(frame: Frame, pull: _Pull, source: Range) -> Gone:

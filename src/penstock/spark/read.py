@@ -60,6 +60,7 @@ class _Reading:
             if isinstance(answer, Gone):
                 self._why = answer.why
                 continue
+            self._missing -= answer.empty
             large = len(answer.body) >= TOGETHER_BYTES
             if not large:
                 small.append(bytes(answer.body))

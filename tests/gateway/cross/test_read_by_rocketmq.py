@@ -111,6 +111,18 @@ async def test_chunks_are_joined_wherever_the_pull_begins(both):
     assert bodies(await both.rocketmq.messages("orders", offset=6)) == [b"rstuvwxyz"]
 
 
+async def test_who_reads_what_is_stored_counts_offsets(both):
+    def part(number: int) -> bytes:
+        return single_of(metadata(uuid="u", num_chunks_from_msg=3, chunk_id=number, total_chunk_msg_size=3), b"x")
+
+    await wrote(both, part(0), part(1), part(2), one(b"a"), one(b"b"))
+    for first, count, empty, found in ((0, 2, "2", []), (1, 3, "1", [b"xxx", b"a"]), (3, 9, None, [b"a", b"b"])):
+        answer = await both.rocketmq.pull("g", "orders", 0, first, **ALL, maxMsgNums=count, asStored="true")
+        assert bodies(messages_in(answer.body)) == found
+        assert answer.ext.get("emptyOffsets") == empty
+        assert answer.ext["nextBeginOffset"] == str(min(first + count, 5))
+
+
 async def test_the_name_of_a_message_in_chunks_may_be_used_again(both):
     def part(number: int, body: bytes) -> bytes:
         return single_of(metadata(uuid="u", num_chunks_from_msg=2, chunk_id=number, total_chunk_msg_size=2), body)

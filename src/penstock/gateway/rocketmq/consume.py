@@ -145,16 +145,19 @@ class Consume:
 
     async def _read_mixed(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         """From a queue that others write to as well."""
-        held = not call.asked.asStored
-        fills = held and call.frame.version < EMPTY_BODIES_VERSION
-        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep, due_only=held, fills=fills)
+        wish = Wish(call.messages_max, call.bytes_max, call.wanted.keep)
+        if call.asked.asStored:  # who asks for this counts offsets
+            wish = wish._replace(until=call.asked.queueOffset + call.messages_max)
+        else:
+            wish = wish._replace(due_only=True, fills=call.frame.version < EMPTY_BODIES_VERSION)
         host = self._house.store_host_for(call.connection)
         read = await self._records.read(call.queue, call.asked.queueOffset, wish, host)
         if read.payloads:
             size_bytes = sum(map(len, read.payloads))
-            self._hand_out(call, bounds, read.next_offset, read.payloads, len(read.payloads), size_bytes)
+            ext = _ext(read.next_offset, bounds, read.empty)
+            self._hand_out(call, ext, read.payloads, len(read.payloads), size_bytes)
         elif read.next_offset > call.asked.queueOffset:
-            self._nothing(call, bounds, read.next_offset)
+            self._nothing(call, bounds, read.next_offset, read.empty)
         else:
             self._hold(call, bounds, read, may_wait)
 
@@ -162,27 +165,20 @@ class Consume:
         if call.wanted.sql is not None:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
-            self._hand_out(call, bounds, batch.next_offset, batch.payloads, *count_of(batch))
+            self._hand_out(call, _ext(batch.next_offset, bounds), batch.payloads, *count_of(batch))
         else:
             self._nothing(call, bounds, batch.next_offset)
 
     def _hand_out(
-        self,
-        call: "_Call",
-        bounds: Bounds,
-        next_offset: int,
-        payloads: list[memoryview],
-        messages: int,
-        size_bytes: int,
+        self, call: "_Call", ext: dict[str, str], payloads: list[memoryview], messages: int, size_bytes: int
     ) -> None:
         self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
-        ext = _ext(next_offset, bounds)
         call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, payloads, size_bytes)
 
-    def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int) -> None:
+    def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int, empty: int = 0) -> None:
         """None of what was looked at is for this client."""
         if not self._waits_on(call, next_offset):
-            ext = _ext(next_offset, bounds)
+            ext = _ext(next_offset, bounds, empty)
             call.connection.reply(call.frame, ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", ext)
 
     def _moved(self, call: "_Call", bounds: Bounds) -> None:
@@ -278,10 +274,13 @@ def count_of(batch: Batch) -> tuple[int, int]:
     return len(batch.rows), int(batch.rows["length"].sum(dtype=np.int64))
 
 
-def _ext(next_offset: int, bounds: Bounds) -> dict[str, str]:
-    return {
+def _ext(next_offset: int, bounds: Bounds, empty: int = 0) -> dict[str, str]:
+    ext = {
         "nextBeginOffset": str(next_offset),
         "minOffset": str(bounds.min_offset),
         "maxOffset": str(bounds.max_offset),
         "suggestWhichBrokerId": "0",
     }
+    if empty:  # Penstock's own: so many of the offsets that were passed have no message
+        ext["emptyOffsets"] = str(empty)
+    return ext

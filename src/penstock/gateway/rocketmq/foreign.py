@@ -156,22 +156,30 @@ def _opened(jobs: list[_Job], offset: int, wish: Wish, origin: Origin, until: in
     """From `offset` on, as much as is wished for, but one message at least."""
     payloads: list[memoryview] = []
     offsets: list[int] = []
-    size = 0
+    size = empty = 0
     for job in jobs:
         records = job.ready if job.ready is not None else _made(job, origin)
         for at, record in enumerate(records, job.base):
-            if record is None or at < offset:
+            if at < offset:
+                continue
+            if wish.until and at >= wish.until:
+                return _Done(Read(payloads, offsets, at, 0, empty), _rest(records), job.base)
+            if record is None:
+                empty += 1
                 continue
             view = memoryview(record)
             if wish.keep is not None and not wish.keep(view):
                 continue
             size += len(view)
             if payloads and (size > wish.bytes_max or len(payloads) == wish.messages_max):
-                rest = records if len(records) > 1 else None
-                return _Done(Read(payloads, offsets, at), rest, job.base)
+                return _Done(Read(payloads, offsets, at, 0, empty), _rest(records), job.base)
             payloads.append(view)
             offsets.append(at)
-    return _Done(Read(payloads, offsets, until), None, 0)
+    return _Done(Read(payloads, offsets, until, 0, empty), None, 0)
+
+
+def _rest(records: Records) -> Records | None:
+    return records if len(records) > 1 else None
 
 
 def _made(job: _Job, origin: Origin) -> Records:

@@ -27,7 +27,7 @@ Keep = Callable[[memoryview], bool]
 
 class Wish(NamedTuple):
     """How much a read may bring, and what of it. With `due_only` it ends at a message whose time has not come; with
-    `fills` empty bodies are a space.
+    `fills` empty bodies are a space; it never reaches `until`, which 0 leaves open.
     """
 
     messages_max: int
@@ -35,15 +35,19 @@ class Wish(NamedTuple):
     keep: Keep | None = None
     due_only: bool = False
     fills: bool = False
+    until: int = 0
 
 
 class Read(NamedTuple):
-    """What a read found. `due_ms`: it ended at a message that is delivered then."""
+    """What a read found. `due_ms`: it ended at a message that is delivered then. `empty` is the number of offsets that
+    it has passed and at which no message stands.
+    """
 
     payloads: list[memoryview]
     offsets: list[int]
     next_offset: int
     due_ms: int = 0
+    empty: int = 0
 
 
 class Records:

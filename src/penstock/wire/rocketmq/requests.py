@@ -72,7 +72,7 @@ class Pull(msgspec.Struct, gc=False):
     subVersion: int = 0  # noqa: N815
     expressionType: str = "TAG"  # noqa: N815
     maxMsgBytes: int = 0  # noqa: N815
-    asStored: bool = False  # noqa: N815  # Penstock's own: also what is not due yet
+    asStored: bool = False  # noqa: N815  # Penstock's own: also what is not due yet, and maxMsgNums counts offsets
 
 
 class _HotFrame(msgspec.Struct, gc=False, kw_only=True, tag_field="code"):
