@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from tests.compat.pulsar.stories import numbers, publish
+from tests.compat.pulsar.drivers import A_MOMENT_MS
+from tests.compat.pulsar.stories import numbers, only, publish
 
 MODES = pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
 
@@ -94,3 +95,16 @@ def test_the_last_message(client, topic):
     publish(client, topic, numbers(5), batch=True)
     (last,) = consumer.last()
     assert (last["entry"], last["batch"]) == (3, 4)
+
+
+@only("java")
+def test_readers_of_some_keys(client, topic):
+    publish(client, topic, numbers(70))
+    halves = [{"first": 0, "last": 32767}], [{"first": 32768, "last": 65535}]
+    readers = [client.reader(topic, ranges=ranges) for ranges in halves]
+    got = [reader.ask("read", count=70, wait_ms=A_MOMENT_MS) for reader in readers]
+    keys = [{told["key"] for told in part} for part in got]
+    assert sorted(keys[0] | keys[1]) == [f"k{number}" for number in range(7)]
+    assert not keys[0] & keys[1]
+    assert [len(part) for part in got] == [10 * len(part) for part in keys]
+    assert all(keys)

@@ -331,6 +331,20 @@ def test_a_second_exclusive_consumer_is_refused():
         world.join()
 
 
+def test_who_consumes_alone_may_read_some_keys_only():
+    keys = [b"k%d" % number for number in range(20)]
+    world = World([Entry(1, key) for key in keys], Kind.EXCLUSIVE, sticky=True)
+    mine = [row for row, key in enumerate(keys) if slot_of(key) < SLOTS // 2]
+    assert 2 < len(mine) < 18
+    client = world.join(ranges=[(0, SLOTS // 2 - 1)])
+    world.flow(client, 2)
+    world.pump()
+    assert rows(client) == mine[:2]  # a permit is for what it gets, not for what it passes over
+    world.flow(client, 20)
+    world.pump()
+    assert rows(client) == mine
+
+
 def test_failover_goes_on_from_the_mark_when_the_active_one_leaves():
     world = World([Entry(1)] * 3, Kind.FAILOVER)
     first, second = world.join(name="a"), world.join(name="b", priority=1)

@@ -173,7 +173,7 @@ class Feeder:
             Offer(row, count if (left := part(row)) is None else left.bit_count(), payload)
             for row, count, payload in zip(numbers, counts, batch.payloads, strict=True)
         ]
-        if not self.subscription.is_single:
+        if self.subscription.reads_keys:
             for offer in offers:
                 self._insight.inspect(offer)
         for consumer, deliveries in self.subscription.deal(want, offers, until, self._clock.now_ms()):

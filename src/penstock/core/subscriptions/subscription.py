@@ -66,7 +66,7 @@ class Style(msgspec.Struct, frozen=True):
     """What consumers of one subscription have to agree on."""
 
     kind: Kind = Kind.EXCLUSIVE
-    sticky: bool = False  # key ranges are brought along
+    sticky: bool = False  # key ranges are brought along; who consumes alone passes over the others
     any_order: bool = False
 
 
@@ -117,6 +117,11 @@ class Subscription:
         return self.style.kind in SINGLE
 
     @property
+    def reads_keys(self) -> bool:
+        """Whether it matters which slot an entry's key has."""
+        return not self.is_single or self.style.sticky
+
+    @property
     def seats(self) -> list[Seat]:
         return [consumer.seat for consumer in self.consumers.values()]
 
@@ -132,7 +137,7 @@ class Subscription:
             raise ConsumerBusy("Exclusive consumer is already connected")
         if 0 < self.limits.consumers_max <= len(self.consumers):
             raise ConsumerBusy(f"Subscription reached max consumers limit, which is {self.limits.consumers_max}")
-        if style.kind == Kind.KEY_SHARED:
+        if style.kind == Kind.KEY_SHARED or style.sticky:
             self._selector.add(consumer.seat, ranges)
         self.consumers[consumer.seat.number] = consumer
         self._stuck = False
@@ -381,10 +386,17 @@ class Subscription:
         if self.active is None:
             return []
         seat = self.active.seat
-        count = single.deal(offers, seat)
-        if count:
-            self.read_row = offers[count - 1].row + 1
-        return [(seat, offer) for offer in offers[:count]]
+        mine = (
+            [offer for offer in offers if self._selector.select(offer.slot) == seat.number]
+            if self.style.sticky
+            else offers
+        )
+        count = single.deal(mine, seat)
+        if count < len(mine):
+            self.read_row = mine[count].row
+        elif offers:
+            self.read_row = offers[-1].row + 1
+        return [(seat, offer) for offer in mine[:count]]
 
     def _deal_out(self, offers: list[Offer], until: int, now_ms: int) -> list[tuple[Seat, Offer]]:
         self.read_row = max(self.read_row, until)

@@ -246,7 +246,7 @@ def check(asked: pb.CommandSubscribe) -> None:
 def style_of(asked: pb.CommandSubscribe) -> Style:
     kind, keys = KINDS[asked.subType], asked.keySharedMeta
     if kind is not Kind.KEY_SHARED:
-        return Style(kind)
+        return Style(kind, sticky=kind is Kind.EXCLUSIVE and bool(keys.hashRanges))  # a reader of some keys
     return Style(kind, keys.keySharedMode == pb.STICKY, keys.allowOutOfOrderDelivery)
 
 

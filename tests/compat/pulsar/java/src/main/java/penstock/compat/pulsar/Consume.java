@@ -72,6 +72,9 @@ final class Consume {
     }
 
     private static void optional(Request request, ConsumerBuilder<byte[]> builder) {
+        if (request.flag("compacted")) {
+            builder.readCompacted(true);
+        }
         if (request.has("name")) {
             builder.consumerName(request.text("name"));
         }
@@ -85,10 +88,14 @@ final class Consume {
             builder.deadLetterPolicy(dead(request.inner("dead")));
         }
         if (request.has("ranges")) {
-            List<Range> ranges = new ArrayList<>();
-            request.all("ranges").forEach(each -> ranges.add(Range.of(each.whole("first", 0), each.whole("last", 0))));
-            builder.keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(ranges));
+            builder.keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(ranges(request)));
         }
+    }
+
+    static List<Range> ranges(Request request) {
+        List<Range> ranges = new ArrayList<>();
+        request.all("ranges").forEach(each -> ranges.add(Range.of(each.whole("first", 0), each.whole("last", 0))));
+        return ranges;
     }
 
     private static DeadLetterPolicy dead(Request request) {

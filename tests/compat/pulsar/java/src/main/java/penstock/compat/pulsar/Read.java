@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Message;
+import org.apache.pulsar.client.api.Range;
 import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.ReaderBuilder;
 
@@ -31,6 +32,9 @@ final class Read {
                 .startMessageId(messages.position(request));
         if (request.flag("inclusive")) {
             builder.startMessageIdInclusive();
+        }
+        if (request.has("ranges")) {
+            builder.keyHashRange(Consume.ranges(request).toArray(new Range[0]));
         }
         open.keep(request, builder.create());
         return true;
