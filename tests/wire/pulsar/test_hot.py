@@ -82,6 +82,15 @@ def is_sound(metadata: bytes) -> bool:
         return False
 
 
+@pytest.mark.parametrize("pair", [b"", b"none", text(1, b"k"), text(2, b"v")])
+@pytest.mark.parametrize("field", [4, 13])
+def test_a_pair_that_is_none_is_not_stored_whatever_follows(field, pair):
+    metadata = b"".join(COMPLETE) + text(field, pair) + text(field, text(1, b"k") + text(2, b"v"))
+    rest = struct.pack(">I", len(metadata)) + metadata
+    with pytest.raises(PayloadError):
+        entry_of(1, memoryview(struct.pack(">HI", 0x0E01, crc32c(rest)) + rest), 1)
+
+
 @given(st.lists(FIELDS, max_size=6), st.lists(st.sampled_from(COMPLETE), max_size=4), st.randoms())
 def test_what_the_parser_would_not_take_is_not_stored(fields, required, random):
     parts = [*fields, *required]

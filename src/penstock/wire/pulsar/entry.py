@@ -110,8 +110,8 @@ def _looked_at(packed: memoryview) -> Metadata:
         metadata.sequence_id == ABSENT
         or metadata.publish_time == ABSENT
         or metadata.producer_name == NO_TEXT
-        or metadata.properties != NOTHING
-        or metadata.encryption_keys != NOTHING
+        or metadata.HasField("properties")
+        or metadata.HasField("encryption_keys")
     ):
         _metadata(packed)
     return metadata
