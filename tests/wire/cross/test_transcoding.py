@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from penstock.wire.cross import is_record, names
 from penstock.wire.cross.chunks import chunk_in
 from penstock.wire.cross.to_pulsar import BODY_BYTES_MAX, entry_of_record
-from penstock.wire.cross.to_rocketmq import OPENED_BYTES_MAX, Origin, part_of, records_of
+from penstock.wire.cross.to_rocketmq import OPENED_BYTES_MAX, Origin, part_of, records_of, unreadable
 from penstock.wire.pulsar.batch import Message, batch_of, opened_entry, single_of
-from penstock.wire.pulsar.commands_pb2 import LZ4, NONE, ZLIB, ZSTD, EncryptionKeys, MessageMetadata
+from penstock.wire.pulsar.commands_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, EncryptionKeys, MessageMetadata
 from penstock.wire.pulsar.entry import metadata_in, packed
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import SysFlag
@@ -163,6 +163,46 @@ def test_a_codec_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "lz4.block", None)
     (found,) = over(packed(with_(compression=LZ4, uncompressed_size=4), b"12345"))
     assert "lz4" in found.properties[names.UNOPENED]
+
+
+ODD = st.builds(
+    MessageMetadata,
+    producer_name=st.just("p"),
+    sequence_id=st.integers(0, 2**64 - 1),
+    publish_time=st.integers(0, 2**64 - 1),
+    partition_key=TEXT,
+    partition_key_b64_encoded=st.booleans(),
+    compression=st.sampled_from([NONE, LZ4, ZLIB, ZSTD, SNAPPY]),
+    uncompressed_size=st.integers(0, 2_000),
+    num_messages_in_batch=st.integers(1, 40) | st.none(),
+    event_time=st.integers(0, 2**64 - 1),
+    null_value=st.booleans(),
+    schema_version=st.binary(max_size=8),
+    ordering_key=st.binary(max_size=8),
+    deliver_at_time=st.integers(-(2**63), 2**63 - 1),
+    uuid=TEXT,
+    num_chunks_from_msg=st.integers(-(2**31), 2**31 - 1),
+    total_chunk_msg_size=st.integers(-(2**31), 2**31 - 1),
+    chunk_id=st.integers(-(2**31), 2**31 - 1),
+)
+
+
+@given(ODD, st.binary(max_size=200))
+def test_whatever_a_producer_sends_becomes_records(metadata, body):
+    """One for each of its offsets, or none there; and each can be read."""
+    entry = memoryview(packed(metadata, body))
+    for made_of_it in (records_of(entry, 40, 9, ORIGIN), part_of(entry, 40, 9, ORIGIN)):
+        found = [message_in(memoryview(record)) for record in made_of_it if record is not None]
+        assert [message.offset for message in found] == sorted(message.offset for message in found)
+        assert all(message.sound and 40 <= message.offset < 80 for message in found)
+    assert len(records_of(entry, 40, 9, ORIGIN)) == metadata.num_messages_in_batch
+    chunk_in(metadata)
+
+
+def test_what_is_no_entry_says_so():
+    (record,) = unreadable(memoryview(b"nothing"), 40, 9, ORIGIN, "it is nothing")
+    found = message_in(memoryview(record))
+    assert (found.body, found.properties[names.UNOPENED]) == (b"nothing", "it is nothing")
 
 
 def test_times_that_no_record_can_hold_do_not_harm():

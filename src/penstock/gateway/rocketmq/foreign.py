@@ -16,8 +16,8 @@ from penstock.gateway.rocketmq.produce import ADDED
 from penstock.gateway.rocketmq.records import Read, Wish
 from penstock.wire.cross import is_record
 from penstock.wire.cross.chunks import Chunk, chunk_in
-from penstock.wire.cross.to_rocketmq import OPENED_BYTES_MAX, Origin, Records, part_of, records_of
-from penstock.wire.pulsar.entry import metadata_in
+from penstock.wire.cross.to_rocketmq import OPENED_BYTES_MAX, Origin, Records, part_of, records_of, unreadable
+from penstock.wire.pulsar.entry import PayloadError, metadata_in
 
 STRETCH_MESSAGES, STRETCH_BYTES = 256, 1 << 20  # looked at per read
 READ_MESSAGES_MAX, READ_BYTES_MAX = 1_024, 2 << 20  # of one that takes all it comes upon
@@ -28,7 +28,9 @@ _added = ADDED.encode()
 
 
 class _Job(NamedTuple):
-    """An entry to be made into records. With `ready` it has been; with `is_part` it is handed on as it is."""
+    """An entry to be made into records. With `ready` it has been; with `is_part` it is handed on as it is, and so it is
+    when `why` says that it cannot be read.
+    """
 
     payload: memoryview
     base: int
@@ -36,6 +38,7 @@ class _Job(NamedTuple):
     joined: bytes | None = None
     is_part: bool = False
     ready: Records | None = None
+    why: str = ""
 
 
 class _Done(NamedTuple):
@@ -81,11 +84,15 @@ class Foreign:
             if is_record(payload) or ready is not None:
                 jobs.append(_Job(payload, base, time, ready=ready or [payload]))
                 continue
-            metadata, _ = metadata_in(payload, check=False)
+            job = _Job(payload, base, time)
+            try:
+                metadata, _ = metadata_in(payload, check=False)
+            except PayloadError as error:
+                jobs.append(job._replace(why=str(error)))
+                continue
             if due_only and metadata.deliver_at_time > now_ms:
                 return jobs, metadata.deliver_at_time, base
             chunk = chunk_in(metadata)
-            job = _Job(payload, base, time)
             jobs.append(job if chunk is None else await self._part(queue, chunk, job))
         return jobs, 0, batch.next_offset
 
@@ -138,11 +145,18 @@ class Foreign:
         while first < until:
             batch = await self._fetcher.fetch(queue, first, until - first, OPENED_BYTES_MAX)
             for payload, offset in zip(batch.payloads, batch.rows["base"].tolist(), strict=True):
-                chunk = None if is_record(payload) else chunk_in(metadata_in(payload, check=False)[0])
+                chunk = _chunk(payload)
                 if chunk is not None and chunk.uuid == uuid and offset < until:
                     found[chunk.number] = offset
             first = batch.next_offset
         return found
+
+
+def _chunk(payload: memoryview) -> Chunk | None:
+    try:
+        return None if is_record(payload) else chunk_in(metadata_in(payload, check=False)[0])
+    except PayloadError:
+        return None  # no entry, and so no part of a message
 
 
 def _body(payload: memoryview) -> memoryview:
@@ -183,6 +197,8 @@ def _rest(records: Records) -> Records | None:
 
 
 def _made(job: _Job, origin: Origin) -> Records:
+    if job.why:
+        return unreadable(job.payload, job.base, job.store_ms, origin, job.why)
     if job.is_part:
         return part_of(job.payload, job.base, job.store_ms, origin)
     return records_of(job.payload, job.base, job.store_ms, origin, job.joined)

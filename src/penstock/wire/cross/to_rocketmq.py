@@ -70,6 +70,12 @@ def part_of(payload: memoryview, base: int, store_ms: int, origin: Origin) -> Re
     return [_record(message, metadata, base, store_ms, origin)]
 
 
+def unreadable(payload: memoryview, base: int, store_ms: int, origin: Origin, why: str) -> Records:
+    """What is no entry, as it is: whoever gets it is told, and can go on behind it."""
+    message = Message(body=bytes(payload), properties={names.UNOPENED: why})
+    return [_record(message, MessageMetadata(), base, store_ms, origin)]
+
+
 def _messages(metadata: MessageMetadata, body: bytes) -> Iterator[Message]:
     if is_encrypted(metadata):
         raise PayloadError("it is encrypted, and only its consumer has the key")
