@@ -59,7 +59,8 @@ class Foreign:
     async def read(self, queue: int, offset: int, wish: Wish, origin: Origin) -> Read:
         count, size = STRETCH_MESSAGES, STRETCH_BYTES
         if wish.keep is None:
-            count = min(max(wish.messages_max, count), READ_MESSAGES_MAX)  # a batch in the way counts whole
+            first = self._fetcher.messages_in(queue, self._fetcher.row_at_offset(queue, offset))  # it counts whole
+            count = min(wish.messages_max + first, READ_MESSAGES_MAX)
             size = min(wish.bytes_max, READ_BYTES_MAX)
         batch = await self._fetcher.fetch(queue, offset, count, size)
         jobs, due_ms, until = await self._jobs(queue, batch, wish.due_only, origin)
