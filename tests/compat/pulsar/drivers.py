@@ -204,6 +204,10 @@ class Consumer(Thing):
     def unsubscribe(self) -> None:
         self.ask("unsubscribe")
 
+    def ended(self) -> bool:
+        """Whether it has heard that its topic has come to an end."""
+        return bool(self.ask("ended"))
+
     def active(self) -> list[tuple[int, bool]]:
         """What it has heard: of which partition, whether it became active."""
         return [(partition, active) for partition, active in self.ask("active")]

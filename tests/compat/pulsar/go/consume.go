@@ -49,6 +49,7 @@ func subscribe(asked Request) (any, error) {
 		AutoDiscoveryPeriod:            time.Duration(asked.DiscoverS) * time.Second,
 		RetryEnable:                    asked.Retry,
 		DLQ:                            dead(asked),
+		ReadCompacted:                  asked.Compacted,
 	}
 	if asked.Queue != nil {
 		options.ReceiverQueueSize = *asked.Queue

@@ -11,6 +11,7 @@ func reader(asked Request) (any, error) {
 		Topic:                   asked.Topic,
 		StartMessageID:          position(asked),
 		StartMessageIDInclusive: asked.Inclusive,
+		ReadCompacted:           asked.Compacted,
 	})
 	if err != nil {
 		return nil, err

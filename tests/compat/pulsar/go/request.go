@@ -39,6 +39,7 @@ type Request struct {
 	PrivateKey   string            `json:"private_key"`
 	Properties   map[string]string `json:"properties"`
 	Inclusive    bool              `json:"inclusive"`
+	Compacted    bool              `json:"compacted"`
 
 	// what they do
 	Count   int    `json:"count"`

@@ -134,6 +134,7 @@ def subscribe(asked):
         "consumer_name": asked.get("name"),
         "pattern_auto_discovery_period": asked.get("discover_s", 60),
         "properties": asked.get("properties"),
+        "is_read_compacted": asked.get("compacted", False),
     }
     if "ranges" in asked:
         spans = [(span["first"], span["last"]) for span in asked["ranges"]]
@@ -229,7 +230,10 @@ def unsubscribe(asked):
 
 
 def reader(asked):
-    settings = {"start_message_id_inclusive": asked.get("inclusive", False)}
+    settings = {
+        "start_message_id_inclusive": asked.get("inclusive", False),
+        "is_read_compacted": asked.get("compacted", False),
+    }
     return keep(asked, things[asked["on"]].create_reader(asked["topic"], position(asked), **settings))
 
 

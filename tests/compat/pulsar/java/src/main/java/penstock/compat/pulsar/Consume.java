@@ -41,6 +41,7 @@ final class Consume {
         commands.put("unsubscribe", this::unsubscribe);
         commands.put("active", request -> heard.get(request.whole("on", 0)));
         commands.put("stats", this::stats);
+        commands.put("ended", request -> open.<Consumer<byte[]>>get(request).hasReachedEndOfTopic());
     }
 
     private Object subscribe(Request request) throws Exception {
@@ -57,6 +58,7 @@ final class Consume {
                 .autoUpdatePartitionsInterval(request.whole("discover_s", 60), TimeUnit.SECONDS)
                 .receiverQueueSize(request.whole("queue", 1000))
                 .enableRetry(request.flag("retry"))
+                .readCompacted(request.flag("compacted"))
                 .properties(request.pairs("properties"));
         if (request.text("type", "").equals("Failover")) {
             builder.consumerEventListener(listener(request.whole("as", 0)));

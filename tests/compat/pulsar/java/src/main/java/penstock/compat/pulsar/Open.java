@@ -25,7 +25,7 @@ final class Open {
         PulsarClient client = PulsarClient.builder()
                 .serviceUrl(request.text("url"))
                 .enableTransaction(request.flag("transactions"))
-                .operationTimeout(20, TimeUnit.SECONDS)
+                .operationTimeout(request.whole("patience_s", 20), TimeUnit.SECONDS)
                 .ioThreads(1)
                 .listenerThreads(1)
                 .build();

@@ -29,7 +29,8 @@ final class Read {
     private Object reader(Request request) throws Exception {
         ReaderBuilder<byte[]> builder = open.client(request).newReader()
                 .topic(request.text("topic"))
-                .startMessageId(messages.position(request));
+                .startMessageId(messages.position(request))
+                .readCompacted(request.flag("compacted"));
         if (request.flag("inclusive")) {
             builder.startMessageIdInclusive();
         }
