@@ -1,5 +1,6 @@
 """The decoders of Pulsar's protocol as fuzz targets."""
 
+from google.protobuf.message import Message
 from tests.fuzz.checks import check, piecemeal
 
 from penstock.core.schemas import avro, compatibility
@@ -10,8 +11,9 @@ from penstock.model import SchemaStrategy
 from penstock.wire.framing import FrameError
 from penstock.wire.pulsar import snappy
 from penstock.wire.pulsar.batch import opened_entry
+from penstock.wire.pulsar.commands_pb2 import BaseCommand, CommandSend
 from penstock.wire.pulsar.entry import BATCHED_BYTES_MIN, PayloadError, entry_of, metadata_in
-from penstock.wire.pulsar.frame import command, frames_in, pack_head
+from penstock.wire.pulsar.frame import Frame, command, frames_in, pack_head
 from penstock.wire.pulsar.patterns import Pattern, PatternError
 from penstock.wire.pulsar.topics import NAME_CHARS_MAX, from_own, topic_name
 
@@ -38,9 +40,16 @@ def frame(data: bytes) -> None:
     check(used <= len(data), "more was used than there is")
     check(list(piecemeal(data, _read)) == whole, "cut into pieces it is something else")
     frames, _ = frames_in(memoryview(data), len(data), FRAME_BYTES_MAX)
-    heads = [pack_head(command(each.type, each.body), len(each.payload)) + bytes(each.payload) for each in frames]
+    heads = [pack_head(command(each.type, _body(each)), len(each.payload)) + bytes(each.payload) for each in frames]
     packed = b"".join(heads)
     check(_read(memoryview(packed), len(packed)) == (whole, len(packed)), "what was written is not what was read")
+
+
+def _body(found: Frame) -> Message:
+    """A send is read as a message of another type, of the same bytes."""
+    if found.type != BaseCommand.SEND:
+        return found.body
+    return CommandSend.FromString(found.body.SerializeToString())
 
 
 def entry(data: bytes) -> None:
