@@ -312,6 +312,7 @@ class Broker:
             "penstock_duplicates_total", "counter", "Messages refused as duplicates.", self.publisher.duplicates
         )
         yield Metric("penstock_events_dropped_total", "counter", "Events lost because too many came.", self.bus.dropped)
+        yield Metric("penstock_schemas_bytes", "gauge", "Bytes held in schemas.", self.schemas.size_bytes)
         yield Metric("penstock_stages", "gauge", "Open stages.", len(self.staging))
         yield Metric("penstock_staged_bytes", "gauge", "Bytes held in open stages.", self.staging.size_bytes)
         for topic in self.topics:

@@ -104,10 +104,13 @@ async def test_with_a_topic_go_its_schemas(street, back):
         await schemas.register(topic, A, S.FULL)
     await schemas.delete("orders")
     await schemas.register("orders", B, S.FULL)
+    size_bytes = schemas.size_bytes
     await street.house.topics.delete("orders")
     assert schemas.topics() == ["order", "orders2"]
+    assert schemas.size_bytes == size_bytes * 2 // 3
     schemas = schemas_of(await getattr(street, back)())
     assert schemas.topics() == ["order", "orders2"]
+    assert schemas.size_bytes == size_bytes * 2 // 3
     assert (await schemas.register("orders", STRING, S.FULL)).number == 0
 
 

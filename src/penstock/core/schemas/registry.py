@@ -68,7 +68,7 @@ class Schemas:
     ) -> None:
         self._store, self._keeper, self._clock, self._config = store, keeper, clock, config
         self._topics: dict[str, _Topic] = {}
-        self._size_bytes = 0
+        self.size_bytes = 0  # of all of them
         self._load()
         topics.own(self._keys)
         bus.listen(self._on_event)
@@ -80,7 +80,7 @@ class Schemas:
         for key, value in self._store.catalog.items(NEXT):
             there = self._of(key.removeprefix(NEXT))
             there.next = max(there.next, int(value))
-        self._size_bytes = sum(each.size_bytes for each in self._topics.values())
+        self.size_bytes = sum(each.size_bytes for each in self._topics.values())
 
     def _of(self, topic: str) -> _Topic:
         return self._topics.setdefault(topic, _Topic())
@@ -150,7 +150,7 @@ class Schemas:
         self._store.put_facts({_key(topic, number): msgspec.msgpack.encode(kept)})
         made = Version(number, schema, kept.created_ms, self._store.end_position)
         self._of(topic).add(made)
-        self._size_bytes += _cost(schema)
+        self.size_bytes += _cost(schema)
         return made
 
     def _check_room(self, topic: str, schema: Schema) -> None:
@@ -160,7 +160,7 @@ class Schemas:
             ("broker.schema_bytes_max", schema.size_bytes, config.schema_bytes_max),
             ("broker.topic_schemas_max", versions + 1, config.topic_schemas_max),
             ("broker.topic_schemas_bytes_max", topic_bytes + cost, config.topic_schemas_bytes_max),
-            ("broker.schemas_bytes_max", self._size_bytes + cost, config.schemas_bytes_max),
+            ("broker.schemas_bytes_max", self.size_bytes + cost, config.schemas_bytes_max),
         ):
             if wanted > limit:
                 raise TooManySchemas(name, limit)
@@ -173,7 +173,7 @@ class Schemas:
         number = there.next
         gone = dict.fromkeys(_key(topic, each.number) for each in there.versions)
         self._store.put_facts({**gone, NEXT + topic: b"%d" % (number + 1)})
-        self._size_bytes -= there.size_bytes
+        self.size_bytes -= there.size_bytes
         there.clear(number + 1)
         await self._keeper.durable(self._store.end_position)
         return number
@@ -196,7 +196,7 @@ class Schemas:
     def _drop(self, topic: str) -> None:
         there = self._topics.pop(topic, None)
         if there is not None:
-            self._size_bytes -= there.size_bytes
+            self.size_bytes -= there.size_bytes
 
 
 def _refuse(topic: str, why: list[str]) -> None:
