@@ -3,6 +3,7 @@
 import zlib
 
 from tests.gateway.cross.conftest import Both
+from tests.gateway.pulsar.caller import Caller
 from tests.gateway.pulsar.conftest import one, several
 from tests.gateway.rocketmq.test_produce import in_batch
 
@@ -104,6 +105,20 @@ async def test_compressed_bodies_do_not_all_come_at_once(both, monkeypatch):
     await both.pulsar.consumer("orders-partition-0", **SHARED)
     both.pulsar.flow(100)
     assert bodies(await read(both, 9)) == sent
+
+
+async def test_a_record_is_peeked_and_counted(both):
+    http = Caller(both.penstock)
+    await both.pulsar.producer("orders")
+    await both.pulsar.send(several([b"p0", b"p1"]), num_messages=2)
+    await both.rocketmq.send("orders", b"r0", 0, "KEYS\x01k\x02")
+    await http.topic("PUT", "orders", "/subscription/s", "earliest")
+    peeked = await http.topic("GET", "orders", "/subscription/s/position/2")
+    assert (peeked.body, peeked.headers["x-pulsar-partition-key"]) == (b"r0", "k")
+    stats = (await http.topic("GET", "orders", "/stats")).json
+    assert (stats["msgInCounter"], stats["subscriptions"]["s"]["msgBacklog"]) == (3, 2)  # messages, entries
+    assert (await http.topic("GET", "orders", "/internalStats")).json["numberOfEntries"] == 2
+    assert (await http.topic("GET", "orders", "/lastMessageId")).json["entryId"] == 1
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------

@@ -225,6 +225,16 @@ async def test_a_pull_waits_for_what_becomes_due(both):
     assert both.penstock.server.clock.now_ms() >= due_ms
 
 
+async def test_a_pull_that_waits_hears_that_its_topic_is_gone(both):
+    due_ms = both.penstock.server.clock.now_ms() + 500
+    await wrote(both, one(b"later", deliver_at_time=due_ms))
+    await both.rocketmq.heartbeat("g", "c@1", 1, {"orders": "*"})
+    waiting = both.rocketmq.pull("g", "orders", 0, 0, version=1, wait_ms=20_000)
+    await both.rocketmq.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    answer = await asyncio.wait_for(waiting, 10)
+    assert answer.code not in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
+
+
 async def test_properties_come_over(both):
     await wrote(
         both, one(b"x", properties=[KeyValue(key="RETRY_TOPIC", value="elsewhere"), KeyValue(key="e", value="")])

@@ -12,6 +12,7 @@ from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
 from penstock.core.keys import Messages
 from penstock.core.topics import Topics
+from penstock.errors import QueueNotFound
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.routes import Refused
 from penstock.wire.rocketmq.codes import ResponseCode
@@ -61,6 +62,8 @@ class Records:
 
     async def read(self, queue: int, offset: int, wish: Wish, host: bytes) -> Read:
         """Of a queue that is mixed. `host` is this broker's address, as records carry it."""
+        if not self._topics.has_queue(queue):  # deleted, while a pull waited
+            raise QueueNotFound(str(queue))
         topic, index = self._topics.owner(queue)
         name = topic.name.encode()
         if len(name) > TOPIC_BYTES_MAX:
