@@ -84,3 +84,20 @@ def test_a_second_acknowledgement_says_so(row):
     cursor = Cursor(0)
     assert cursor.ack(row)
     assert not cursor.ack(row)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=6), st.dictionaries(st.integers(0, 30), st.just(1)))
+def test_many_at_once_are_as_one_after_the_other(calls, parts):
+    together, one_by_one = Cursor(3), Cursor(3)
+    for row in parts:
+        for cursor in (together, one_by_one):
+            cursor.ack_part(row, 1, 2)
+    for rows in calls:
+        fresh = together.ack_rows(rows)
+        assert list(fresh) == [row for row in sorted(set(rows)) if one_by_one.ack(row)]
+        assert together.state(100) == one_by_one.state(100)
+        assert all(
+            together.none_acked_from(row)
+            == (together.next_unacked(row) == row and not any(one_by_one.is_acked(later) for later in range(row, 40)))
+            for row in range(35)
+        )

@@ -249,7 +249,7 @@ async def test_delayed_rows_come_when_they_are_due(desk, house):
     place = await desk.queue(messages=2)
     due_ms = house.clock.now_ms() + 50
 
-    def inspect(offer):
+    def inspect(offer, keyed):
         offer.due_ms = due_ms if offer.row == 0 else 0
 
     desk.subscriptions.serve(Insight(inspect), lambda queue: Limits())

@@ -8,7 +8,7 @@ Rows are positions in a queue's table: 0, 1, 2, and never used again.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -39,6 +39,29 @@ class Cursor:
         self._left.pop(row, None)
         self._add(row, row + 1)
         return True
+
+    def ack_rows(self, rows: Sequence[int]) -> Sequence[int]:
+        """These rows, whole: nearly always a few runs of neighbours. Those that were not acknowledged before."""
+        fresh: list[int] = []
+        for first, behind in _runs_of(rows):
+            if self._is_free(first, behind):
+                self._add(first, behind)
+                fresh += range(first, behind)
+            else:
+                fresh += [row for row in range(first, behind) if self.ack(row)]
+        if self._left:
+            for row in fresh:
+                self._left.pop(row, None)
+        return fresh
+
+    def _is_free(self, first: int, behind: int) -> bool:
+        """Whether nothing between the two is acknowledged."""
+        at = bisect_right(self._firsts, first)
+        return (
+            first >= self.mark
+            and (at == 0 or self._behinds[at - 1] <= first)
+            and (at == len(self._firsts) or self._firsts[at] >= behind)
+        )
 
     def ack_until(self, row: int) -> None:
         """All rows below `row`."""
@@ -115,6 +138,10 @@ class Cursor:
         """The messages that are left of a row that is done in part."""
         return self._left.get(row)
 
+    def none_acked_from(self, row: int) -> bool:
+        """Whether from `row` on nothing is acknowledged. Hot: it nearly always is so where a consumer reads."""
+        return row >= self.mark and (not self._behinds or self._behinds[-1] <= row)
+
     def next_unacked(self, row: int) -> int:
         """The first row from `row` on that is not acknowledged."""
         row = max(row, self.mark)
@@ -168,6 +195,20 @@ class Cursor:
         cursor._left = {row: sum(1 << bit for bit in bits) for row, bits in state.parts.items()}
         cursor.properties = dict(state.properties)
         return cursor
+
+
+def _runs_of(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """[first, behind) of neighbours."""
+    ordered = sorted(set(rows)) if len(rows) > 1 else rows
+    if not ordered:
+        return
+    first = behind = ordered[0]
+    for row in ordered:
+        if row != behind:
+            yield first, behind
+            first = row
+        behind = row + 1
+    yield first, behind
 
 
 def _bits(value: int) -> list[int]:

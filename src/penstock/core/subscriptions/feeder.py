@@ -15,7 +15,7 @@ from penstock.core.compaction import View
 from penstock.core.fetch import Batch, Fetcher, Plan, numbered
 from penstock.core.subscriptions.compacted import CompactedReader
 from penstock.core.subscriptions.seats import Offer
-from penstock.core.subscriptions.subscription import Subscription, Want
+from penstock.core.subscriptions.subscription import Kind, Subscription, Want
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
 
@@ -28,13 +28,14 @@ RETRY_MS = 1_000
 WAIT_MS = 3_600_000
 
 Translate = Callable[[list[memoryview]], list[memoryview]]  # fewer when it was enough for one turn, but one at least
-Inspect = Callable[[Offer], None]  # sets what a protocol knows of an entry: the slot of its key, its chunk, its time
+# Sets what a protocol knows of an entry: its chunk, its time, and the slot of its key if that is asked for.
+Inspect = Callable[[Offer, bool], None]
 
 
 class Insight(NamedTuple):
     """What a gateway knows of its entries. `encodings` are its own, a bit each; `translate` makes others into them."""
 
-    inspect: Inspect = lambda offer: None
+    inspect: Inspect = lambda offer, keyed: None
     encodings: int = -1
     translate: Translate = lambda payloads: payloads
 
@@ -174,8 +175,9 @@ class Feeder:
             for row, count, payload in zip(numbers, counts, batch.payloads, strict=True)
         ]
         if self.subscription.reads_keys:
+            inspect, keyed = self._insight.inspect, self.subscription.style.kind == Kind.KEY_SHARED
             for offer in offers:
-                self._insight.inspect(offer)
+                inspect(offer, keyed)
         for consumer, deliveries in self.subscription.deal(want, offers, until, self._clock.now_ms()):
             consumer.deliver(deliveries)
 

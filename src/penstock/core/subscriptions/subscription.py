@@ -208,14 +208,17 @@ class Subscription:
         self._stuck = False
 
     def ack(self, row: int) -> None:
-        if self.cursor.ack(row):
-            self._done(row)
+        self.ack_rows((row,))
+
+    def ack_rows(self, rows: Sequence[int]) -> None:
+        """Hot: all that a client acknowledges with one command."""
+        self._done(self.cursor.ack_rows(rows))
 
     def ack_part(self, row: int, left: int, count: int) -> None:
         """Of a row's messages, those whose bit is set in `left` are not acknowledged."""
         acked = self.cursor.ack_part(row, left, count)
         if self.cursor.is_acked(row):
-            self._done(row)
+            self._done((row,))
         elif row in self.out and acked:
             held = self.out[row]
             held.messages -= acked
@@ -224,16 +227,25 @@ class Subscription:
     def ack_until(self, row: int) -> None:
         """Everything below `row`."""
         self.cursor.ack_until(row)
-        for gone in [gone for gone in self.out if gone < self.cursor.mark]:
-            self._done(gone)
+        self._done([gone for gone in self.out if gone < self.cursor.mark])
         self.replay.remove_below(self.cursor.mark)
         self.redelivered = {at: times for at, times in self.redelivered.items() if at >= self.cursor.mark}
 
-    def _done(self, row: int) -> None:
-        if row in self.out:
-            self._settle(row)
-        self.replay.remove(row)
-        self.redelivered.pop(row, None)
+    def _done(self, rows: Sequence[int]) -> None:
+        """These are acknowledged. Who held them gives them back in one."""
+        settled: dict[int, int] = {}
+        for row in rows if self.out else ():
+            held = self.out.pop(row, None)
+            if held is not None:
+                settled[held.number] = settled.get(held.number, 0) + held.messages
+                if self.style.kind == Kind.KEY_SHARED:
+                    self._holdings.settle(held.slot, held.number)
+        for number, messages in settled.items():
+            self._settled(number, messages)
+        for row in rows if self.replay else ():
+            self.replay.remove(row)
+        for row in rows if self.redelivered else ():
+            self.redelivered.pop(row, None)
 
     def _settle(self, row: int) -> Held:
         """A row is no longer out."""
@@ -376,8 +388,9 @@ class Subscription:
         for row in want.rows:
             if row < until and row not in there:
                 self.ack(row)
-        offers = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
-        is_replay = any(offer.row in self.replay for offer in offers)
+        if offers and not self.cursor.none_acked_from(offers[0].row):
+            offers = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
+        is_replay = bool(self.replay) and any(offer.row in self.replay for offer in offers)
         given = self._deal_to_one(offers) if self.is_single else self._deal_out(offers, until, now_ms)
         self._stuck = is_replay and not given
         return self._deliveries(given)
@@ -400,10 +413,11 @@ class Subscription:
 
     def _deal_out(self, offers: list[Offer], until: int, now_ms: int) -> list[tuple[Seat, Offer]]:
         self.read_row = max(self.read_row, until)
-        offers = [offer for offer in offers if not self._is_early(offer, now_ms)]
+        offers = [offer for offer in offers if offer.due_ms <= now_ms or not self._is_put_off(offer)]
         given, left = self._dealt(offers)
         for seat, offer in given:
-            self.replay.remove(offer.row)
+            if self.replay:
+                self.replay.remove(offer.row)
             self.out[offer.row] = Held(seat.number, offer.messages, offer.slot)
             self.unacked += offer.messages
         if self.limits.unacked_max and self.unacked >= self.limits.unacked_max:
@@ -412,8 +426,8 @@ class Subscription:
             self.replay.add(offer.row, offer.slot)
         return given
 
-    def _is_early(self, offer: Offer, now_ms: int) -> bool:
-        if offer.due_ms <= now_ms or not self.limits.delays:
+    def _is_put_off(self, offer: Offer) -> bool:
+        if not self.limits.delays:
             return False
         self.replay.remove(offer.row)
         self.delayed.add(offer.due_ms, offer.row, offer.slot)

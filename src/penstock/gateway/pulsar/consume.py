@@ -68,6 +68,7 @@ class Consume:
         cumulative = asked.ack_type == _Cumulative
         if cumulative and not subscription.is_single:
             return
+        whole: list[int] = []
         for id in asked.message_id:
             row = id.entryId
             if id.ledgerId != queue or row >= behind:
@@ -77,7 +78,9 @@ class Consume:
             if id.ack_set:
                 subscription.ack_part(row, bits_of(id.ack_set), self._fetcher.messages_in(queue, row))
             elif not cumulative:
-                subscription.ack(row)
+                whole.append(row)
+        if whole:
+            subscription.ack_rows(whole)
         properties = subscription.cursor.properties
         for pair in asked.properties:
             if pair.key in properties or len(properties) < PROPERTIES_MAX:

@@ -13,7 +13,7 @@ from penstock.core.subscriptions.subscription import Delivery, Kind
 from penstock.gateway.pulsar.connection import Connection
 from penstock.wire.pulsar import commands_pb2 as pb
 from penstock.wire.pulsar.commands_pb2 import BaseCommand
-from penstock.wire.pulsar.frame import pack_head
+from penstock.wire.pulsar.frame import LENGTHS
 
 END_OF_TOPIC_VERSION = 9  # of the protocol, from which on clients know that a topic can end ...
 NOT_TOLD_OF_END = ("Pulsar-CPP-v", "Pulsar-Go-")  # ... but for these, which drop the connection when they hear of it
@@ -80,12 +80,17 @@ class Consumer:
         where.ledgerId, where.partition = self.queue, self.partition
         if self.epoch:
             _told.consumer_epoch = self.epoch
+        make, lengths = _command.SerializeToString, LENGTHS.pack
+        _told.redelivery_count = last = 0
         for row, payload, redeliveries, left in deliveries:
             where.entryId = row
-            _told.redelivery_count = redeliveries
+            if redeliveries != last:
+                _told.redelivery_count = last = redeliveries
             if left is not None:
                 _told.ack_set.extend(words_of(left))
-            frames += pack_head(_command, len(payload)), payload
+            head = make()
+            head_bytes = len(head)
+            frames += lengths(4 + head_bytes + len(payload), head_bytes), head, payload
             if left is not None:
                 _told.ClearField("ack_set")
         _told.ClearField("consumer_epoch")

@@ -5,28 +5,30 @@ import binascii
 
 from penstock.core.subscriptions.keyed import slot_of
 from penstock.core.subscriptions.seats import Offer
-from penstock.wire.pulsar.commands_pb2 import MessageMetadata
-from penstock.wire.pulsar.entry import metadata_in
+from penstock.wire.pulsar.entry import hot_metadata_in
+from penstock.wire.pulsar.hot_pb2 import Metadata
 
 
-def inspect(offer: Offer) -> None:
-    metadata, _ = metadata_in(offer.payload, check=False)
-    offer.slot = slot_of(key_of(metadata))
+def inspect(offer: Offer, keyed: bool) -> None:
+    """Hot. Only where consumers have keys of their own is the key looked at."""
+    metadata = hot_metadata_in(offer.payload)
+    if keyed:
+        offer.slot = slot_of(key_of(metadata))
     if metadata.deliver_at_time > 0:
         offer.due_ms = metadata.deliver_at_time
     if metadata.num_chunks_from_msg > 1:
-        offer.chunk = metadata.uuid
+        offer.chunk = metadata.uuid.decode(errors="replace")
         offer.is_last_chunk = metadata.chunk_id >= metadata.num_chunks_from_msg - 1
 
 
-def key_of(metadata: MessageMetadata) -> bytes:
+def key_of(metadata: Metadata) -> bytes:
     """What keeps messages in order: the ordering key, else the key; one of its own for a message that has neither."""
     if metadata.HasField("ordering_key"):
-        return bytes(metadata.ordering_key)
+        return metadata.ordering_key
     if metadata.HasField("partition_key"):
-        key = metadata.partition_key.encode()
+        key = metadata.partition_key
         return _decoded(key) if metadata.partition_key_b64_encoded else key
-    return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
+    return b"%b-%d" % (metadata.producer_name, metadata.sequence_id)
 
 
 def _decoded(key: bytes) -> bytes:
