@@ -26,6 +26,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     builds = [driver for name, driver in toolchain.DRIVERS.items() if name in asked]
     if any("admin" in item.fixturenames for item in ours):
         builds.append(toolchain.admin_driver)
+    if any("pulsar_admin" in item.fixturenames for item in ours):
+        builds.append(toolchain.pulsar_admin)
     for build in builds:
         with contextlib.suppress(Missing):  # said where a test asks for it
             build(reporter.write_line if reporter else quiet)
