@@ -1,14 +1,16 @@
 """A topic that clients of both protocols write to and read: the real ones, in both directions."""
 
+import contextlib
 import subprocess
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pulsar
 import pytest
 from tests.compat.conftest import unavailable
 from tests.compat.rocketmq import toolchain
-from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, bodies, body
+from tests.compat.rocketmq.clients import GO, JAVA_4, JAVA_5, MqAdmin, bodies, body
 
 READERS = pytest.mark.parametrize("client", [JAVA_4, JAVA_5, GO], ids=lambda client: client.name)
 WRITERS = pytest.mark.parametrize("client", [JAVA_5, GO], ids=lambda client: client.name)
@@ -105,6 +107,22 @@ def test_tags_select_among_pulsars_messages(client, both, topic, group):
         got = consumer.take(20)
     assert not consumer.rest
     assert {int(line["properties"]["n"]) % 2 for line in got} == {1}
+
+
+def test_mqadmin_counts_and_finds_pulsars_messages(both, topic):
+    produce(both, topic, bodies("m", 30))
+    with contextlib.closing(MqAdmin(both.rocketmq(JAVA_5, "admin"))) as mqadmin:
+        (line,) = [line.split() for line in mqadmin("topicStatus", "-t", topic).splitlines() if line.startswith("pens")]
+        assert line[1:4] == ["0", "0", "30"]
+        found = mqadmin("queryMsgByKey", "-t", topic, "-k", "k7").splitlines()[-1].split()
+        assert found[-1] == "7"
+        assert "m-7" in Path(body_file(mqadmin("queryMsgById", "-t", topic, "-i", found[0]))).read_text()
+
+
+def body_file(printed: str) -> str:
+    """Where mqadmin has put the body of a message."""
+    (line,) = [line for line in printed.splitlines() if "Message Body Path" in line]
+    return line.partition(":")[2].strip()
 
 
 def test_a_message_that_is_refused_comes_again(both, topic, group):

@@ -60,7 +60,7 @@ def rocketmq_router(
     topics, groups, offsets = broker.topics, broker.groups, broker.offsets
     resets = broker.resets
     rules = GroupRules(broker.group_settings, offsets, auto_create_groups)
-    records = Records(topics, broker.fetcher, house, clock)
+    records = Records(topics, broker.fetcher, broker.policies, house, clock)
     members = Members(topics, groups, resets, clock, rules)
     transactions = Transactions(topics, kept.halves, kept.placer, members.producer_of, clock, broker.bus)
     kept.add("transactions", transactions.tick, TICK_MS)

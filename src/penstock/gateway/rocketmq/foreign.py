@@ -95,6 +95,8 @@ class Foreign:
                 return jobs, metadata.deliver_at_time, base
             chunk = chunk_in(metadata)
             jobs.append(job if chunk is None else await self._part(queue, chunk, job))
+            if chunk is not None and chunk.joinable and chunk.is_last:  # one is enough: its parts may be far behind
+                return jobs, 0, base + 1
         return jobs, 0, batch.next_offset
 
     # --- chunks -------------------------------------------------------------------------------------------------------
@@ -138,6 +140,7 @@ class Foreign:
             first = max(lowest, until - step)
             known = await self._parts(queue, first, until, last.uuid) | known
             until, step = first, min(2 * step, LOOK_BACK_STEP)
+            await asyncio.sleep(0)  # it may be far
         return known
 
     async def _parts(self, queue: int, first: int, until: int, uuid: str) -> dict[int, int]:

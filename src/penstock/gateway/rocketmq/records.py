@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
 from penstock.core.keys import Messages
+from penstock.core.policies import PolicyBook
 from penstock.core.topics import Topics
 from penstock.errors import QueueNotFound
 from penstock.gateway.rocketmq.house import House
@@ -52,8 +53,9 @@ class Read(NamedTuple):
 
 
 class Records:
-    def __init__(self, topics: Topics, fetcher: Fetcher, house: House, clock: Clock) -> None:
-        self._topics, self._fetcher, self._house, self._clock = topics, fetcher, house, clock
+    def __init__(self, topics: Topics, fetcher: Fetcher, policies: PolicyBook, house: House, clock: Clock) -> None:
+        self._topics, self._fetcher, self._policies = topics, fetcher, policies
+        self._house, self._clock = house, clock
         self._foreign: Foreign | None = None
 
     def are_mixed(self, queue: int) -> bool:
@@ -73,6 +75,9 @@ class Records:
             from penstock.gateway.rocketmq.foreign import Foreign  # here: it loads protobuf
 
             self._foreign = Foreign(self._fetcher, self._clock)
+        delaying = self._policies.applied(topic.name).delaying
+        if delaying is not None and not delaying.active:
+            wish = wish._replace(due_only=False)
         return await self._foreign.read(queue, offset, wish, self._foreign.origin(name, queue, index, host, wish.fills))
 
     async def messages(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Messages:
