@@ -170,7 +170,7 @@ def _new_field(schema: Schema, seed: random.Random) -> None:
     made = {"name": "new", "type": seed.choice(["int", ["null", "string"], "string"])}
     if seed.random() < 0.6:
         made["default"] = default_of(made["type"])[0]
-    if all(each["name"] != "new" for each in record["fields"]):
+    if all("new" not in (each["name"], *each.get("aliases", [])) for each in record["fields"]):
         record["fields"].append(made)
 
 
