@@ -197,7 +197,6 @@ def run(config: Config) -> int:
     """
     server = Server(config)
     server.open()
-    _spare_the_collector()
     return asyncio.run(_serve(server))
 
 
@@ -205,14 +204,15 @@ def _spare_the_collector() -> None:
     """What is here at the start stays: the garbage collector need not look at it again and again, which would show in
     the slowest answers. Messages make no cycles, so it need not look often either.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 async def _serve(server: Server) -> int:
     signalled = _signalled()
     await server.start()
+    _spare_the_collector()
     await signalled.wait()
     try:
         await server.stop()
