@@ -31,7 +31,9 @@ class Aside:
 
     def __init__(self, what: str, *arguments: int) -> None:
         command = [sys.executable, "-m", __name__, what, *map(str, arguments)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(  # in a session of its own: a signal for the broker is not for it
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """One at a time."""

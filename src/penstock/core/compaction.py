@@ -28,7 +28,7 @@ from penstock.core.fetch import Fetcher, numbered
 from penstock.core.policies import PolicyBook
 from penstock.core.publish import Publisher
 from penstock.core.topics import Topics, TopicSettings
-from penstock.errors import CompactionRunning, PenstockError, TopicExists
+from penstock.errors import CompactionRunning, PenstockError, StoreError, TopicExists
 from penstock.model import Durability, Entry
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
@@ -38,6 +38,7 @@ log = logs.get(__name__)
 PREFIX = "compacted/"
 TOPIC_PREFIX = "penstock_compacted_"
 COMPACTED = 6  # encoding in the log
+RETRY_MS = 60_000
 TOPICS_MAX = 100  # names that are tried for a view: two are used in turn
 STEP_MESSAGES, STEP_BYTES = 10_000, 2 << 20  # read, looked at and written at a time
 _HEAD = struct.Struct("<qqI")  # the row and the offset that an entry has in the source; how long the bits are behind it
@@ -152,7 +153,8 @@ class Compaction:
         if queue in self._runs:
             raise CompactionRunning
         self._failed.pop(queue, None)
-        self._runs[queue] = asyncio.ensure_future(self._run(queue))
+        run = self._runs[queue] = asyncio.ensure_future(self._run(queue))
+        run.add_done_callback(lambda _: self._runs.pop(queue))
 
     async def settled(self, queue: int) -> None:
         """Until no run is under way."""
@@ -164,13 +166,15 @@ class Compaction:
         for topic in self._topics if self._policies else ():
             threshold_bytes = self._policies.applied(topic.name).compaction_threshold_bytes
             for queue in topic.queues if threshold_bytes else ():
-                if queue not in self._runs and self._fresh_bytes(queue, threshold_bytes or 0) > (threshold_bytes or 0):
+                if self._is_due(queue, threshold_bytes or 0):
                     self.start(queue)
 
-    def _fresh_bytes(self, queue: int, enough: int) -> int:
-        """What has come since the last run."""
-        view = self._views.get(queue)
-        return self._store.table(queue).bytes_from(view.horizon if view else 0, enough)
+    def _is_due(self, queue: int, threshold_bytes: int) -> bool:
+        """Whether more has come since the last run. One that has failed is not tried again at once."""
+        failed, view = self._failed.get(queue), self._views.get(queue)
+        if queue in self._runs or (failed is not None and self._clock.now_ms() < failed.failed_ms + RETRY_MS):
+            return False
+        return self._store.table(queue).bytes_from(view.horizon if view else 0, threshold_bytes) > threshold_bytes
 
     async def _run(self, queue: int) -> None:
         begun_ms = self._clock.monotonic_ms()
@@ -186,8 +190,6 @@ class Compaction:
         else:
             took_ms = int(self._clock.monotonic_ms() - begun_ms)
             log.info("a queue was compacted", queue=queue, removed=view.removed, took_ms=took_ms)
-        finally:
-            del self._runs[queue]
 
     async def _compacted(self, queue: int) -> View:
         behind = self._fetcher.rows(queue)[1]
@@ -216,12 +218,16 @@ class Compaction:
                 removed += sum(not payload for payload, _ in kept)
                 self._append(target, step, kept)
             await self._keeper.durable(self._store.end_position)
+            self._store.table(queue)  # it may have been deleted meanwhile
             took_ms = int(self._clock.monotonic_ms() - begun_ms)
             view = View(target, name, behind, self._clock.now_ms(), took_ms, removed)
-            self._switch(queue, view)
+            self._store.put_facts({f"{PREFIX}{queue}": msgspec.json.encode(view)})
         except BaseException:
             self._drop(name)
             raise
+        before, self._views[queue] = self._views.get(queue), view
+        if before is not None:
+            self._drop(before.topic)
         await self._keeper.durable(self._store.end_position)
         return view
 
@@ -252,17 +258,13 @@ class Compaction:
                 continue
         raise CompactionRunning
 
-    def _switch(self, queue: int, view: View) -> None:
-        before = self._views.get(queue)
-        self._store.table(queue)  # it may have been deleted meanwhile
-        self._store.put_facts({f"{PREFIX}{queue}": msgspec.json.encode(view)})
-        self._views[queue] = view
-        if before is not None:
-            self._drop(before.topic)
-
     def _drop(self, topic: str) -> None:
-        if self._topics.find(topic) is not None and self._store.read_only_because is None:
-            self._topics.delete_now(topic)
+        """What cannot be dropped now is dropped at the next start: nobody reads it."""
+        try:
+            if self._topics.find(topic) is not None:
+                self._topics.delete_now(topic)
+        except StoreError as error:
+            log.warning("a compacted queue could not be dropped", topic=topic, error=str(error))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -289,7 +291,8 @@ class Compaction:
 
     def tidy(self) -> None:
         """Drop what a crash has left half written, or without a source."""
-        for queue in [queue for queue in self._views if not self._store.has_queue(queue)]:
+        lost = [queue for queue, view in self._views.items() if not self._store.has_queue(view.queue)]
+        for queue in [queue for queue in self._views if not self._store.has_queue(queue)] + lost:
             self._forget(queue)
         used = {view.topic for view in self._views.values()}
         for topic in [topic for topic in self._topics if topic.system and topic.name.startswith(TOPIC_PREFIX)]:
@@ -297,8 +300,10 @@ class Compaction:
                 self._drop(topic.name)
 
     def _forget(self, queue: int) -> None:
-        self._store.put_facts({f"{PREFIX}{queue}": None})
-        self._drop(self._views.pop(queue).topic)
+        view = self._views.pop(queue, None)
+        if view is not None:
+            self._store.put_facts({f"{PREFIX}{queue}": None})
+            self._drop(view.topic)
 
     def _on_event(self, event: Event) -> None:
         """With a topic go its views."""

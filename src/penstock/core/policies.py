@@ -144,7 +144,9 @@ class PolicyBook:
         if found is None:
             namespace = self._namespace_of(topic)
             rest = self._defaults if namespace is None else self.in_namespace(namespace)
-            found = self._applied[topic] = merged(self.of_topic(topic), rest)
+            found = merged(self.of_topic(topic), rest)
+            if self._topics.find(topic) is not None:  # any other name may be anything
+                self._applied[topic] = found
         return found
 
     def at(self, queue: int) -> Policies:

@@ -1,5 +1,7 @@
 """What a cursor knows, beside a plain set of acknowledged messages."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,3 +103,23 @@ def test_many_at_once_are_as_one_after_the_other(calls, parts):
             == (together.next_unacked(row) == row and not any(one_by_one.is_acked(later) for later in range(row, 40)))
             for row in range(35)
         )
+
+
+@given(
+    st.sets(st.integers(0, 30)),
+    st.dictionaries(st.integers(0, 30), st.integers(1, 2)),
+    st.integers(0, 30),
+    st.integers(0, 30),
+)
+def test_rows_between_two_are_acknowledged_and_no_others(acked, parts, first, behind):
+    cursor = Cursor(0)
+    for row in acked:
+        cursor.ack(row)
+    for row, left in parts.items():
+        cursor.ack_part(row, left, 2)
+    cursor.ack_between(first, behind)
+    expected = acked | set(range(first, behind))
+    assert [row for row in range(40) if cursor.is_acked(row)] == sorted(expected)
+    assert {row for row in range(40) if cursor.part(row) is not None} == set(parts) - expected
+    assert cursor.runs == sorted(cursor.runs)
+    assert all(before[1] < after[0] for before, after in pairwise(cursor.runs))

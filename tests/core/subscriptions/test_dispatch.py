@@ -426,3 +426,59 @@ def test_a_seek_sends_everything_from_there(kind):
     world.subscription.seek(2)
     world.pump()
     assert rows(client) == [0, 1, 2, 3, 2, 3]
+
+
+# --- compacted --------------------------------------------------------------------------------------------------------
+
+
+def compacted(world, rows, until):
+    """One turn of a consumer that gets these rows of the queue, and nothing else below `until`."""
+    want = world.subscription.wanted_compacted(world.now_ms)
+    if want is None:
+        return False
+    offers = [Offer(row, world.entries[row].messages) for row in rows if row >= want.rows[0]]
+    for client, deliveries in world.subscription.deal_compacted(want, offers, until):
+        client.deliver(deliveries)
+    return True
+
+
+def test_what_is_passed_over_counts_as_acknowledged_as_far_as_it_was_read():
+    world = World([Entry(1) for _ in range(10)], Kind.EXCLUSIVE)
+    client = world.join()
+    assert not compacted(world, [2, 5, 8], 10)
+    world.flow(client, 2)
+    assert compacted(world, [2, 5, 8], 10)
+    assert [row for row, _ in client.got] == [2, 5]
+    cursor = world.subscription.cursor
+    assert [row for row in range(10) if cursor.is_acked(row)] == [0, 1, 3, 4, 6, 7]
+    assert not compacted(world, [2, 5, 8], 10)
+    world.flow(client, 5)
+    assert compacted(world, [2, 5, 8], 10)
+    assert [row for row, _ in client.got] == [2, 5, 8]
+    for row in (2, 5, 8):
+        world.ack(client, row)
+    assert (cursor.mark, world.subscription.backlog(10)) == (10, 0)
+
+
+def test_of_a_batch_only_what_is_left_is_counted_and_told():
+    world = World([Entry(4), Entry(1)], Kind.EXCLUSIVE)
+    client = world.join()
+    world.flow(client, 10)
+    want = world.subscription.wanted_compacted(0)
+    (given,) = world.subscription.deal_compacted(want, [Offer(0, 4, living=0b0110)], 2)
+    assert [(delivery.row, delivery.left) for delivery in given[1]] == [(0, 0b0110)]
+    assert client.seat.permits == 8
+    world.subscription.ack_part(0, 0b1101, 4)
+    assert world.subscription.cursor.left(0, 4) == 0b0100
+    world.subscription.ack_part(0, 0b1011, 4)
+    assert world.subscription.cursor.mark == 2
+
+
+def test_a_turn_that_is_void_changes_nothing():
+    world = World([Entry(1), Entry(1)], Kind.EXCLUSIVE)
+    client = world.join()
+    world.flow(client, 10)
+    want = world.subscription.wanted_compacted(0)
+    world.subscription.redeliver(client, None)
+    assert world.subscription.deal_compacted(want, [Offer(1, 1)], 2) == []
+    assert world.subscription.cursor.mark == 0

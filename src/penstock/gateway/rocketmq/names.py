@@ -60,7 +60,7 @@ class Names:
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
     def topic_list(self, frame: Frame, connection: Connection) -> None:
-        names = [topic.name for topic in self._topics]
+        names = [topic.name for topic in self._topics if topic.permissions or not topic.system]
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"topicList": names}))
 
     def no_setting(self, frame: Frame, connection: Connection) -> None:
