@@ -3,7 +3,9 @@
 pip install penstock[spark] matplotlib && python docs/make_charts.py
 """
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,17 @@ HERE = Path(__file__).parent
 COLOURS = {"ada": "#1f6f8b", "alan": "#d98e04", "grace": "#7a3e65"}
 
 
-def the_tutorials_tables() -> dict[str, object]:
-    """What the blocks of the tutorial leave behind, up to the picture."""
-    text = (HERE / "spark.md").read_text(encoding="utf-8").partition("![")[0]
+@contextlib.contextmanager
+def the_tutorials_tables() -> Iterator[dict[str, object]]:
+    """What the blocks of the tutorial leave behind, up to the last picture, as long as there is a broker."""
+    text = (HERE / "spark.md").read_text(encoding="utf-8").rpartition("![")[0]
     namespace: dict[str, object] = {}
     folder = tempfile.mkdtemp(prefix="penstock-tutorial-")
     with running() as penstock:
         replaced = {"127.0.0.1:9876": penstock.addresses["namesrv"], "/tmp/penstock-tutorial": folder}
         for block in tutorial.blocks(tutorial.section(text, "Tutorial")):
             tutorial.run(block, namespace, replaced, "spark.md")
-    return namespace
+        yield namespace
 
 
 def revenue(table: Any, into: Path) -> None:
@@ -44,5 +47,22 @@ def revenue(table: Any, into: Path) -> None:
     figure.savefig(into)
 
 
+def amounts(table: Any, into: Path) -> None:
+    rows = table.where("id IS NOT NULL").select("customer", "amount").toPandas()
+    figure, axes = plt.subplots(figsize=(7, 3), dpi=110)
+    customers = sorted(COLOURS)
+    by_customer = [rows[rows["customer"] == customer]["amount"] for customer in customers]
+    colours = [COLOURS[customer] for customer in customers]
+    axes.hist(by_customer, bins=range(0, 1501, 150), stacked=True, label=customers, color=colours, rwidth=0.92)
+    axes.set_xlabel("amount")
+    axes.set_ylabel("orders")
+    axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(into)
+
+
 if __name__ == "__main__":
-    revenue(the_tutorials_tables()["revenue"], HERE / "images" / "revenue.png")
+    with the_tutorials_tables() as tables:
+        revenue(tables["revenue"], HERE / "images" / "revenue.png")
+        amounts(tables["shop"], HERE / "images" / "amounts.png")
