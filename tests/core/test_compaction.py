@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from penstock.core import compaction
-from penstock.core.compaction import PREFIX, TOPIC_PREFIX, Compaction, State, found_in
+from penstock.core.compaction import PREFIX, TOPIC_PREFIX, Compaction, State
 from penstock.core.policies import Policies, PolicyBook
 from penstock.core.topics import TopicSettings
+from penstock.core.views import found_in
 from penstock.errors import CompactionRunning
 from penstock.wire.plain import message_in, plain
 

@@ -14,9 +14,8 @@ run, of queues that were compacted or have a threshold.
 
 import asyncio
 import enum
-import struct
 from collections.abc import AsyncIterator
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,8 +27,9 @@ from penstock.core.fetch import Fetcher, numbered
 from penstock.core.policies import PolicyBook
 from penstock.core.publish import Publisher
 from penstock.core.topics import Topics, TopicSettings
+from penstock.core.views import HEAD_BYTES, Found, View, ViewEntry, found_in
 from penstock.errors import CompactionRunning, PenstockError, StoreError, TopicExists
-from penstock.model import Durability, Entry
+from penstock.model import Durability
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 
@@ -37,22 +37,9 @@ log = logs.get(__name__)
 
 PREFIX = "compacted/"
 TOPIC_PREFIX = "penstock_compacted_"
-COMPACTED = 6  # encoding in the log
 RETRY_MS = 60_000
 TOPICS_MAX = 100  # names that are tried for a view: two are used in turn
 STEP_MESSAGES, STEP_BYTES = 10_000, 2 << 20  # read, looked at and written at a time
-_HEAD = struct.Struct("<qqI")  # the row and the offset that an entry has in the source; how long the bits are behind it
-
-
-class View(msgspec.Struct, frozen=True):
-    """As it is kept: the queue with what survived, and the first row of the source that it does not know."""
-
-    queue: int
-    topic: str
-    horizon: int
-    at_ms: int
-    took_ms: int = 0
-    removed: int = 0  # entries that did not survive the last run
 
 
 class State(enum.StrEnum):
@@ -66,35 +53,6 @@ class Status(NamedTuple):
     state: State
     error: str = ""
     failed_ms: int = 0
-
-
-class Found(NamedTuple):
-    """An entry of a source or of its view, by its row and offset in the source."""
-
-    row: int
-    offset: int
-    messages: int
-    payload: memoryview
-    living: int | None = None  # a bit for each message that is left; None: all
-
-
-class ViewEntry(Entry):
-    encoding: ClassVar[int] = COMPACTED
-
-    source_row: int = 0
-    source_offset: int = 0
-    living: bytes = b""
-    payload: bytes = b""
-
-    def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
-        _HEAD.pack_into(buffer, at, self.source_row, self.source_offset, len(self.living))
-        buffer[at + _HEAD.size : at + self.length] = self.living + self.payload
-
-
-def found_in(entry: memoryview, messages: int) -> Found:
-    row, offset, bits = _HEAD.unpack_from(entry)
-    living = int.from_bytes(entry[_HEAD.size : _HEAD.size + bits], "little") if bits else None
-    return Found(row, offset, messages, entry[_HEAD.size + bits :], living)
 
 
 _decoder = msgspec.json.Decoder(View)
@@ -235,7 +193,7 @@ class Compaction:
         entries = [
             ViewEntry(
                 queue=target,
-                length=_HEAD.size + len(living) + len(payload),
+                length=HEAD_BYTES + len(living) + len(payload),
                 count=found.messages,
                 source_row=found.row,
                 source_offset=found.offset,

@@ -6,9 +6,10 @@ read on from there.
 
 from typing import NamedTuple
 
-from penstock.core.compaction import Compaction, View, found_in
+from penstock.core.compaction import Compaction
 from penstock.core.fetch import Fetcher
 from penstock.core.subscriptions.seats import Offer
+from penstock.core.views import View, found_in
 
 READ_BYTES_MAX = 5 << 20
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from penstock import logs
 from penstock.clock import Clock
-from penstock.core.compaction import View
 from penstock.core.fetch import Batch, Fetcher, Plan, numbered
 from penstock.core.subscriptions.compacted import CompactedReader
 from penstock.core.subscriptions.seats import Offer
 from penstock.core.subscriptions.subscription import Kind, Subscription, Want
+from penstock.core.views import View
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
 

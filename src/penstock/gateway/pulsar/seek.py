@@ -6,9 +6,10 @@ themselves, and a subscription that is not durable lives through that.
 
 from datetime import UTC, datetime
 
-from penstock.core.compaction import Compaction, View, found_in
+from penstock.core.compaction import Compaction
 from penstock.core.fetch import Fetcher
 from penstock.core.subscriptions.registry import Attached, Subscriptions
+from penstock.core.views import View, found_in
 from penstock.gateway.pulsar.connection import Connection
 from penstock.gateway.pulsar.consumer import Consumer
 from penstock.gateway.pulsar.consumers import ConsumerDesk, found, succeed
