@@ -1,21 +1,44 @@
-"""Fixtures: a broker inside this process, whose log a test can look into, and Pulsar's real clients pointed at it."""
+"""Fixtures: a broker inside this process, whose log a test can look into, and Pulsar's real clients pointed at it.
+
+PENSTOCK_COMPAT_PULSAR=pulsar starts a real Pulsar instead, to compare with. Tests that look into the broker, or are
+about Penstock alone, are left out then.
+"""
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.compat.conftest import unavailable
 from tests.compat.pulsar import toolchain
 from tests.compat.pulsar.drivers import Admin, Client, Driver
+from tests.compat.pulsar.peer import real_pulsar
 from tests.compat.rocketmq.toolchain import Missing, quiet
 
 from penstock.testing.server import Running, running
 
 HERE = Path(__file__).parent
+REAL = os.environ.get("PENSTOCK_COMPAT_PULSAR") == "pulsar"
+REAL_SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
 
 Open = Callable[..., Client]
+
+
+class Service(NamedTuple):
+    """Where clients find the broker."""
+
+    url: str
+    http: str
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without what is about Penstock alone, where another broker is used."""
+    about = [item for item in items if REAL and item.path.is_relative_to(HERE) and "penstock" in item.fixturenames]
+    config.hook.pytest_deselected(items=about)
+    items[:] = [item for item in items if item not in about]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -39,6 +62,16 @@ def penstock() -> Iterator[Running]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    if not REAL:
+        penstock = request.getfixturevalue("penstock")
+        yield Service(f"pulsar://{penstock.addresses['pulsar']}", penstock.http)
+        return
+    with real_pulsar(tmp_path_factory.mktemp("pulsar"), REAL_SETTINGS) as peer:
+        yield Service(peer.service, peer.web)
+
+
 @pytest.fixture(scope="session", params=list(toolchain.DRIVERS))
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """Each client in turn: one process for all its tests."""
@@ -52,23 +85,23 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def admin(penstock: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+def admin(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
     """The client that pulsar-admin is made of."""
     try:
         command = toolchain.admin_driver()
     except Missing as reason:
         unavailable("pulsar-client-admin", reason)
-    driver = Driver("admin", [*command, penstock.http], tmp_path_factory.mktemp("admin"))
+    driver = Driver("admin", [*command, service.http], tmp_path_factory.mktemp("admin"))
     yield Admin(driver)
     driver.stop()
 
 
 @pytest.fixture
-def open_client(driver: Driver, penstock: Running) -> Iterator[Open]:
+def open_client(driver: Driver, service: Service) -> Iterator[Open]:
     """open_client() gives a client of its own, closed at the end with all that it has open."""
     opened: list[Client] = []
 
-    def open_one(url: str = f"pulsar://{penstock.addresses['pulsar']}", **more: object) -> Client:
+    def open_one(url: str = service.url, **more: object) -> Client:
         opened.append(Client(driver, url, **more))
         return opened[-1]
 

@@ -18,6 +18,8 @@ from tests.compat.rocketmq.peer import free_port
 from penstock import configure
 from penstock.testing.server import PORTS, running
 
+pytestmark = pytest.mark.usefixtures("penstock")  # about Penstock alone
+
 
 @pytest.fixture
 def config(tmp_path):

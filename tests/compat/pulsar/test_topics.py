@@ -8,20 +8,20 @@ from tests.compat.pulsar.stories import dealt_out, numbers, only, publish
 
 
 @pytest.fixture
-def partitioned(penstock, new_topic):
+def partitioned(service, new_topic):
     """Makes topics with partitions."""
 
     def make(count):
         topic = new_topic()
-        partition(penstock, "PUT", topic, count)
+        partition(service, "PUT", topic, count)
         return topic
 
     return make
 
 
-def partition(penstock, method, topic, count):
-    url = f"{penstock.http}/admin/v2/persistent/public/default/{topic}/partitions"
-    asked = urllib.request.Request(url, method=method, data=str(count).encode())
+def partition(service, method, topic, count):
+    url = f"{service.http}/admin/v2/persistent/public/default/{topic}/partitions"
+    asked = urllib.request.Request(url, str(count).encode(), {"Content-Type": "application/json"}, method=method)
     with urllib.request.urlopen(asked) as answer:
         assert answer.status == 204
 
@@ -104,12 +104,12 @@ def test_a_watched_pattern_is_told_and_does_not_ask(client, topic):
 
 
 @only("java", "go")
-def test_partitions_that_come_while_a_consumer_runs(client, penstock, partitioned):
+def test_partitions_that_come_while_a_consumer_runs(client, service, partitioned):
     topic = partitioned(1)
     consumer = client.subscribe(topic, "s", type="Shared", discover_s=1)
     publish(client, topic, numbers(3))
     assert sorted(consumer.bodies(3)) == numbers(3)
-    partition(penstock, "POST", topic, 3)
+    partition(service, "POST", topic, 3)
     told = publish(client, topic, numbers(30))
     assert {id["partition"] for id in told} == {0, 1, 2}
     assert sorted(map(int, consumer.bodies(30))) == list(range(30))

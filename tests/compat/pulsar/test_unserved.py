@@ -5,6 +5,7 @@ import time
 import pytest
 from tests.compat.pulsar.drivers import Told
 
+pytestmark = pytest.mark.usefixtures("penstock")  # about Penstock alone
 AT_ONCE_S = 5  # the clients would wait for 20
 
 
