@@ -89,7 +89,7 @@ def everything_is_read_with_its_columns(story):
     assert (first["topic"], first["queue"], first["key"], first["tags"]) == (story.topic, 0, "k", "web")
     assert dict(first["properties"]) == {"TAGS": "web", "x": "1"}
     assert (third["key"], third["tags"], third["broker"]) == (None, None, "pulsar")
-    assert dict(third["properties"]) == {"event_time_ms": "1700000000000"}
+    assert dict(third["properties"]) == {"PULSAR_EVENT_TIME": "1700000000000"}
     assert first["offset"] + 1 == second["offset"]
     assert first["store_time"] == first["born_time"]
     ledger, entry, partition, index = first["message_id"].split(":")

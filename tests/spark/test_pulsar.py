@@ -10,6 +10,7 @@ from tests.spark import pulsar_stories as told
 from tests.spark.pulsar_stories import ALL, Story, bodies_of, rows_between
 
 from penstock.client.errors import ClientError
+from penstock.client.message import Message
 from penstock.errors import ConfigError
 from penstock.spark.errors import DataLost, SparkSourceError
 from penstock.spark.pulsar.positions import Place, packed, unpacked
@@ -207,6 +208,20 @@ def test_a_pattern_chooses_among_the_topics_of_a_namespace(story):
     assert bodies_of(reader, reader.partitions()) == [b"a"]
     with pytest.raises(ConfigError, match="no topic matches"):
         story.batch(topic=None, topicPattern="nothing.*").partitions()
+
+
+def test_what_rocketmqs_clients_wrote_is_read_too(story, producer, new_name):
+    topic = new_name("orders")
+    producer.send_all([Message(topic, b"%d" % number, tags="web", keys=f"k{number}") for number in range(20)])
+    stream = story.stream(topic=topic)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ALL)
+    rows = told.rows_of(stream, stream.partitions(start, end))
+    assert sorted((int(row["body"]), row["key"], row["tags"]) for row in rows) == [
+        (number, f"k{number}", "web") for number in range(20)
+    ]
+    producer.send(Message(topic, b"20"))
+    assert rows_between(stream, end, stream.latestOffset(end, ALL)) == [b"20"]
 
 
 # --- on Spark ---------------------------------------------------------------------------------------------------------

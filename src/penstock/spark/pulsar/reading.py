@@ -20,6 +20,7 @@ from penstock.spark.pulsar.clients import Reader, Silent, began_at, connected, f
 from penstock.spark.pulsar.positions import EARLIEST, Place, packed
 from penstock.spark.ranges import Range
 from penstock.spark.tasks import parser
+from penstock.wire.cross.names import EVENT_TIME, NULL_VALUE
 
 if TYPE_CHECKING:
     import pulsar
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 log = logs.get(__name__)
 
 TAGS = "TAGS"  # the property that RocketMQ's tags are
-EVENT_TIME = "event_time_ms"
 ROWS_MAX, BYTES_MAX = 10_000, 8 << 20  # of a batch
 
 Row = tuple[Place, "pulsar.Message"]
@@ -122,9 +122,13 @@ class _Reading:
 
 
 def _properties(row: Row) -> list[tuple[str, str]]:
-    found: dict[str, str] = row[1].properties()
-    event_ms = row[1].event_timestamp()
-    return [*found.items(), (EVENT_TIME, str(event_ms))] if event_ms else list(found.items())
+    """Its own, and what has no column, under the names that it has for RocketMQ's clients."""
+    found = list(row[1].properties().items())
+    if event_ms := row[1].event_timestamp():
+        found.append((EVENT_TIME, str(event_ms)))
+    if getattr(row[1], "has_null_value", bool)():  # older clients do not tell
+        found.append((NULL_VALUE, "true"))
+    return found
 
 
 def _message_id(row: Row) -> str:
