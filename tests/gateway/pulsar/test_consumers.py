@@ -5,6 +5,7 @@ from tests.gateway.pulsar.conftest import client_of, one, several
 
 from penstock import configure
 from penstock.core.authorizer import AllowAll
+from penstock.core.subscriptions.keyed import slot_of
 from penstock.core.subscriptions.registry import Place
 from penstock.errors import NotAuthorized
 from penstock.model import Action
@@ -366,6 +367,24 @@ async def test_failover_consumers_are_told_who_is_active(client, connect):
     assert not (await other.next("active_consumer_change")).is_active
     await client.close()
     assert (await other.next("active_consumer_change")).is_active
+
+
+@pytest.mark.parametrize(("half", "expected"), [((0, 32767), "low"), ((32768, 65535), "high")])
+async def test_a_reader_of_some_keys_gets_those_alone(client, half, expected):
+    await client.producer(TOPIC)
+    keys = [f"k{number}" for number in range(8)]
+    for number, key in enumerate(keys):
+        await client.send(one(b"x", number, partition_key=key), number)
+    span = pb.IntRange(start=half[0], end=half[1])
+    ranges = pb.KeySharedMeta(keySharedMode=pb.STICKY, hashRanges=[span])
+    earliest = pb.MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
+    await client.consumer(TOPIC, "reader", durable=False, start_message_id=earliest, keySharedMeta=ranges)
+    client.flow(10)
+    mine = [row for row, key in enumerate(keys) if ("low" if slot_of(key.encode()) < 32768 else "high") == expected]
+    assert 0 < len(mine) < len(keys)
+    assert await client.entries(len(mine)) == mine
+    await client.settled()
+    assert client.none_of("message")
 
 
 async def test_who_is_active_is_told_once_the_client_knows_its_consumer(client):

@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.core.fetch import Batch, Fetcher, Plan, numbered
 from penstock.core.subscriptions.compacted import CompactedReader
 from penstock.core.subscriptions.seats import Offer
-from penstock.core.subscriptions.subscription import Kind, Subscription, Want
+from penstock.core.subscriptions.subscription import Subscription, Want
 from penstock.core.views import View
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
@@ -174,8 +174,9 @@ class Feeder:
             Offer(row, count if (left := part(row)) is None else left.bit_count(), payload)
             for row, count, payload in zip(numbers, counts, batch.payloads, strict=True)
         ]
-        if self.subscription.reads_keys:
-            inspect, keyed = self._insight.inspect, self.subscription.style.kind == Kind.KEY_SHARED
+        keyed = self.subscription.reads_keys
+        if keyed or not self.subscription.is_single:
+            inspect = self._insight.inspect
             for offer in offers:
                 inspect(offer, keyed)
         for consumer, deliveries in self.subscription.deal(want, offers, until, self._clock.now_ms()):

@@ -119,7 +119,7 @@ class Subscription:
     @property
     def reads_keys(self) -> bool:
         """Whether it matters which slot an entry's key has."""
-        return not self.is_single or self.style.sticky
+        return self.style.kind == Kind.KEY_SHARED or self.style.sticky
 
     @property
     def seats(self) -> list[Seat]:
