@@ -10,7 +10,8 @@ from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.model import Durability
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs" / "configuration.md"
 
 
 def load(toml: str = "", tmp_path: Path | None = None, env: dict[str, str] | None = None, **flags) -> Config:
@@ -165,3 +166,16 @@ def test_every_setting_is_documented_with_its_default():
 def test_other_variables_are_documented():
     text = DOCUMENT.read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in configure.OTHER_VARIABLES)
+
+
+def test_other_variables_do_not_keep_a_broker_from_starting():
+    assert load(env=dict.fromkeys(configure.OTHER_VARIABLES, "1")) == Config()
+
+
+def test_every_variable_that_our_code_reads_is_known():
+    sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("Makefile"), *ROOT.glob(".ci/run")]
+    text = "\n".join(source.read_text(encoding="utf-8") for source in sources)
+    read = set(re.findall(r'environ\.get\("(PENSTOCK_\w+)"', text)) | set(
+        re.findall(r"(?:export |@)(PENSTOCK_\w+)=", text)
+    )
+    assert {"PENSTOCK_PURE", "PENSTOCK_CRASH_ROUNDS"} <= read <= configure.OTHER_VARIABLES

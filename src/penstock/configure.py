@@ -24,8 +24,22 @@ from penstock.errors import ConfigError
 from penstock.logs import FORMATS, LEVELS
 
 PREFIX = "PENSTOCK_"
+# No settings: read elsewhere, and a broker may be started where they are set.
 OTHER_VARIABLES = frozenset(
-    {"PENSTOCK_ENGINE", "PENSTOCK_EXAMPLES", "PENSTOCK_CRASH_ROUNDS", "PENSTOCK_REQUIRE_INTEROP"}
+    {
+        "PENSTOCK_COMPAT_NAMESRV",
+        "PENSTOCK_COMPAT_PULSAR",
+        "PENSTOCK_CRASH_ROUNDS",
+        "PENSTOCK_CRASH_SEED",
+        "PENSTOCK_ENGINE",
+        "PENSTOCK_EXAMPLES",
+        "PENSTOCK_FUZZ_RUNS",
+        "PENSTOCK_FUZZ_SEED",
+        "PENSTOCK_LAKE",
+        "PENSTOCK_PURE",
+        "PENSTOCK_REQUIRE_COMPILED",
+        "PENSTOCK_REQUIRE_INTEROP",
+    }
 )
 PORT_MAX = 65_535
 

@@ -44,7 +44,7 @@ class Process:
         self.starts = 0
 
     def start(self) -> None:
-        environment = {key: value for key, value in os.environ.items() if key != "PENSTOCK_CRASH_SEED"}
+        environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
         environment["PYSPARK_PYTHON"] = sys.executable
         environment |= self._variables
