@@ -14,10 +14,9 @@ from penstock.spark.rows import BadRows, Hosts, batch, java_hashes, records
 from penstock.spark.sink_options import COLUMNS, WRITE_OPTIONS, SinkOptions, check_columns, sink_options
 from penstock.spark.splitting import rows_in
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.batch import parts_in
+from penstock.wire.rocketmq.batch import run_of
 from penstock.wire.rocketmq.record import Record, java_hash, messages_in
-from penstock.wire.rocketmq.staged import Expected, columns_of
-from penstock.wire.rocketmq.staged import parts_in as staged_parts_in
+from penstock.wire.rocketmq.staged import Expected, columns_of, parts_in
 
 HOSTS = Hosts(b"\x7f\0\0\1\0\0\0\1", b"\x7f\0\0\1\0\0\0\2", "TRACE_ON\x01true\x02")
 ORDERS = SinkOptions(service="localhost:9876", topic="orders")
@@ -73,7 +72,7 @@ def test_the_broker_takes_what_is_made_for_it(values):
     (rows,) = rows_of(table(body=pa.array(bodies, pa.binary()), tags=pa.array(tags, pa.string())))
     made = records(rows, HOSTS, 1)
     body = columns_of(made.lengths, made.marks) + bytes(made.data)
-    parts = staged_parts_in(memoryview(body), Expected(b"orders", QUEUES, HOSTS.born, HOSTS.store, 1 << 20, 1 << 20))
+    parts = parts_in(memoryview(body), Expected(b"orders", QUEUES, HOSTS.born, HOSTS.store, 1 << 20, 1 << 20))
     found = [message for part in parts for message in messages_in(part.payload)]
     marks = [mark for part in parts for mark in part.marks.tolist()]
     assert marks == [java_hash(message.properties.get("TAGS", "")) for message in found]
@@ -90,11 +89,11 @@ def test_hosts_of_sixteen_bytes():
 
 def test_a_batch_for_rocketmq_comes_apart_as_a_broker_takes_it_apart():
     (rows,) = rows_of(table(body=pa.array(["one", "two"]), key=pa.array(["k", None]), tags=pa.array([None, "t"])))
-    parts = parts_in(batch(rows).data, Record(queue=1, length=0, topic=b"orders"), b"")
-    assert sorted(bytes(part[2]) for part in parts) == [b"one", b"two"]
-    tails = b"".join(part[3] for part in parts)
-    assert b"KEYS\x01k\x02" in tails
-    assert b"TAGS\x01t\x02" in tails
+    run = run_of(Record(queue=1, length=0, topic=b"orders"), memoryview(batch(rows).data), b"")
+    stored = memoryview(bytearray(run.length))
+    run.write_into(stored, 0, 1, 0, 0)
+    found = {message.body: message.properties for message in messages_in(stored)}
+    assert (found[b"one"]["KEYS"], found[b"two"]["TAGS"], len(found)) == ("k", "t", 2)
 
 
 def test_parts_of_a_batch_that_was_sliced():
