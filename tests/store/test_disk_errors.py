@@ -183,7 +183,7 @@ def test_a_failed_sync_of_zeros_written_ahead_counts_as_well():
     telling.witness.append(telling.store, [plain(1, b"written, not yet synced")])
     telling.disk.break_calls("sync", OSError(errno.EIO, ""))
     with contextlib.suppress(OSError):
-        telling.store.fill(idle=True)
+        telling.store.fill()
     telling.disk.mend()
     telling.witness.flush(telling.store)
     telling.survives_everything()

@@ -57,6 +57,7 @@ class Gate:
 
 class GatedFile(LocalFile):
     gate: Gate
+    descriptor = None  # every sync passes the gate
 
     def sync(self) -> None:
         self.gate.sync()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from penstock import logs
 from penstock.errors import StoreReadOnly
+from penstock.store.syncing import DONE, WANTED, Marks
 from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
@@ -19,8 +20,8 @@ Shown = tuple[QueueTable, int, int]  # a queue, and the row and offset up to whi
 
 
 class Commits:
-    def __init__(self, durable: int) -> None:
-        self.durable = durable
+    def __init__(self, marks: "Marks[int]") -> None:
+        self.durable, self._marks = marks[DONE], marks
         self._waiting: deque[tuple[int, Then]] = deque()
         self._hidden: deque[tuple[int, list[Shown]]] = deque()
         self._failed: str | None = None
@@ -37,6 +38,7 @@ class Commits:
             then(StoreReadOnly(self._failed))
         else:
             self._waiting.append((position, then))
+            self._marks[WANTED] = position
             return False
         return True
 

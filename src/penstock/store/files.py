@@ -44,6 +44,11 @@ class File(Protocol):
         """What was written, and the size needed to read it back, is on the medium; or an OSError."""
         ...
 
+    @property
+    def descriptor(self) -> int | None:
+        """The system's number of this file, for those who sync it without asking this object. None: ask it."""
+        ...
+
     def truncate(self, length: int) -> None: ...
 
     def reserve(self, at: int, length: int) -> None:
@@ -111,6 +116,10 @@ def read_whole(disk: Disk, name: str) -> bytes | None:
 class LocalFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> int | None:
+        return self._descriptor
 
     def read(self, length: int, at: int) -> bytes:
         data = os.pread(self._descriptor, length, at)

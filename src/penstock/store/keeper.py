@@ -2,12 +2,17 @@
 
 **Group commit.** One thread syncs the log. Whoever waits is covered by the next sync; the next begins when the last has
 ended, with no linger, so that a sync covers as many as came in meanwhile. It tells the loop by `call_soon_threadsafe`
-and does not wait for it. With nothing to sync, it writes zeros ahead, which makes the next syncs nearly twice as fast.
+and does not wait for it.
+
+While somebody waits, it goes from sync to sync without the interpreter's lock (`syncing`), and rings a bell after each.
+
+**Zeros ahead.** Another thread writes zeros ahead of the log's end, which makes syncs nearly twice as fast.
 
 A failed sync ends the thread: the log is read-only from then on.
 """
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -24,6 +29,34 @@ from penstock.store.store import Store
 log = logs.get(__name__)
 
 _TICK_S = 0.25
+_RINGS_BYTES = 65_536  # as many as a pipe holds
+
+
+class Filler:
+    """The thread that writes zeros ahead."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="penstock-fill", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        if self._calls.empty():
+            self._calls.put(True)
+
+    def stop(self) -> None:
+        self._calls.put(False)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._calls.get():
+            try:
+                while self._calls.empty() and self._store.fill():
+                    pass
+            except OSError as error:  # zeros are a convenience: the disk may be full, and appends will say so
+                log.warning("could not write zeros ahead, syncs will be slower", error=str(error))
+                return
 
 
 class Committer:
@@ -31,7 +64,11 @@ class Committer:
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, config: StoreConfig) -> None:
         self._store, self._loop = store, loop
-        self._fills = config.durability is Durability.SYNC
+        self._filler = Filler(store) if config.durability is Durability.SYNC else None
+        self._ear, self._bell = os.pipe()
+        os.set_blocking(self._ear, False)
+        os.set_blocking(self._bell, False)
+        loop.add_reader(self._ear, self._rung)
         self._interval_s = config.flush_interval_ms / 1000
         self._calls: SimpleQueue[bool] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
@@ -44,36 +81,48 @@ class Committer:
     def stop(self) -> None:
         self._calls.put(False)
         self._thread.join()
+        if self._filler is not None:
+            self._filler.stop()
+
+    def close(self) -> None:
+        """After `stop`, in the loop's thread."""
+        self._loop.remove_reader(self._ear)
+        self._store.synced(self._store.durable_now)
+        os.close(self._ear)
+        os.close(self._bell)
+
+    def _rung(self) -> None:
+        """In the loop: something is durable that was not before."""
+        os.read(self._ear, _RINGS_BYTES)
+        if self._filler is not None and self._store.fill_wanted:
+            self._filler.wake()
+        self._store.synced(self._store.durable_now)
 
     def _run(self) -> None:
         durable, go_on = self._store.durable_position, True
         while go_on:
             if self._store.end_position <= durable or not self._store.sync_wanted:
-                self._fill(idle=True)
                 go_on = self._wait()
+            if self._filler is not None and self._store.fill_wanted:
+                self._filler.wake()
             if self._store.end_position > durable:
-                self._fill(idle=False)
                 try:
                     durable = self._store.sync()
+                    self._tell(self._store.synced, durable)
+                    durable = self._store.sync_while_wanted(self._bell)
                 except OSError as error:
-                    self._tell(self._store.sync_failed, f"the log could not be synced ({error})")
+                    self._tell(self._failed, f"the log could not be synced ({error})")
                     return
-                self._tell(self._store.synced, durable)
+
+    def _failed(self, why: str) -> None:
+        self._store.synced(self._store.durable_now)  # what was durable before stays so
+        self._store.sync_failed(why)
 
     def _wait(self) -> bool:
         try:
             return self._calls.get(timeout=self._interval_s)
         except Empty:
             return True
-
-    def _fill(self, idle: bool) -> None:
-        if not self._fills:
-            return
-        try:
-            self._store.fill(idle)
-        except OSError as error:  # zeros are a convenience: the disk may be full, and appends will say so
-            self._fills = False
-            log.warning("could not write zeros ahead, syncs will be slower", error=str(error))
 
     def _tell(self, what: object, argument: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
@@ -125,6 +174,8 @@ class Keeper:
         if self._committer is not None:
             await asyncio.to_thread(self._committer.stop)
             await asyncio.sleep(0)  # what it told the loop last
+            self._committer.close()
+            self._committer = None
         self._store.close()
 
     async def _run(self) -> None:

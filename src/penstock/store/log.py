@@ -7,12 +7,14 @@ and only a restart, which reads back what is really there, may write again.
 """
 
 import errno
+import os
 import threading
 
 from penstock.errors import DiskFull, StoreError, StoreReadOnly
 from penstock.store.files import File
 from penstock.store.layout import SEGMENT_HEADER_BYTES
 from penstock.store.segments import Segment, Segments
+from penstock.store.syncing import DONE, GENERATION, ROUNDS, SETTLED, Marks, rounds
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -22,14 +24,15 @@ class Log:
     have been written ahead.
     """
 
-    def __init__(self, segments: Segments, end: int) -> None:
-        self.segments = segments
+    def __init__(self, segments: Segments, end: int, marks: "Marks[int]") -> None:
+        self.segments, self._marks = segments, marks
         self.end = self.settled = end
         self.read_only_because: str | None = None
         self.filled = 0
         self.unsynced: list[File] = []  # sealed, but written since the last sync
         self.folder_unsynced = False
-        self._fill_lock = threading.Lock()
+        self._fill_lock = threading.Lock()  # who writes at `filled` and beyond
+        self._roll_lock = threading.Lock()  # which segment is active, and what is unsynced
         self._active: Segment | None = segments.at(end - 1)[0] if end else None
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -63,21 +66,22 @@ class Log:
         """Seal the active segment and begin the next."""
         number = self._active.number + 1 if self._active else 0
         fresh = self.segments.create(number, self.end, now_ms)
-        with self._fill_lock:
+        with self._fill_lock, self._roll_lock:
             if self._active is not None:
                 self.unsynced.append(self._active.file)
             self.folder_unsynced = True
             self._active = fresh
+            self._marks[GENERATION] += 1
             self.end = self.filled = self.segments.first_position(number)
 
     def settle(self) -> None:
         """What was written up to here is complete: a sync may count it."""
-        self.settled = self.end
+        self.settled = self._marks[SETTLED] = self.end
 
     def take_back(self, end: int) -> None:
         """Undo all that was written behind `end`, also what a failed write may have left there."""
         try:
-            with self._fill_lock:
+            with self._fill_lock, self._roll_lock:
                 self._cut(end)
         except OSError as error:
             self.fail(f"a write that failed could not be taken back ({error})")
@@ -90,6 +94,7 @@ class Log:
         return StoreReadOnly(self.read_only_because or "")
 
     def _cut(self, end: int) -> None:
+        self._marks[GENERATION] += 1
         while self._active is not None and end < self.segments.first_position(self._active.number):
             self.segments.remove(self._active.number)
             older = self.segments.numbers[-1] if self.segments.numbers else None
@@ -108,7 +113,7 @@ class Log:
 
     def sync(self) -> int:
         """Bring everything to the medium; the position up to which it is there."""
-        with self._fill_lock:  # against a roll in the middle of these lines
+        with self._roll_lock:  # against a roll in the middle of these lines
             position, sealed, folder, active = self.settled, self.unsynced, self.folder_unsynced, self._active
             self.unsynced, self.folder_unsynced = [], False
         for file in sealed:
@@ -117,22 +122,41 @@ class Log:
             active.file.sync()
         if folder:
             self.segments.sync_folder()
+        self._marks[DONE] = position
+        self._marks[ROUNDS] += 1
         return position
 
-    def fill(self, step_bytes: int, ahead_bytes: int) -> None:
-        """Write zeros ahead of the end when fewer than `ahead_bytes` are left there; the next sync brings them to the
-        medium. Overwriting is nearly twice as fast to sync as growing.
+    def sync_while_wanted(self, bell: int) -> int:
+        """Sync the active segment again and again while somebody waits for it; `bell` is written to after each time.
+        The position up to which all is on the medium.
         """
-        if self._active is None or self.filled - self.end >= ahead_bytes:
-            return
+        with self._roll_lock:
+            active, generation = self._active, self._marks[GENERATION]
+            simple = active is not None and not self.unsynced and not self.folder_unsynced
+        if active is not None and simple and active.file.descriptor is not None:
+            error = rounds(active.file.descriptor, generation, self._marks, bell)
+            if error:
+                raise OSError(error, os.strerror(error))
+        return self._marks[DONE]
+
+    # --- zeros ahead: called by the filler, from its thread -----------------------------------------------------------
+
+    def fill(self, step_bytes: int, ahead_bytes: int) -> bool:
+        """Write zeros ahead of the end when fewer than `ahead_bytes` are left there; the next sync brings them to the
+        medium. Overwriting is nearly twice as fast to sync as growing. Whether some were written.
+        """
         with self._fill_lock:
             active = self._active
+            if active is None or self.filled - self.end >= ahead_bytes:
+                return False
             base = active.number * self.segments.segment_bytes
             begin = max(self.filled, self.end)
             length = min(step_bytes, base + self.segments.segment_bytes - begin)
-            if length > 0:
-                active.file.write(bytes(length), begin - base)
-                self.filled = begin + length
+            if length <= 0:
+                return False
+            active.file.write(bytes(length), begin - base)
+            self.filled = begin + length
+            return True
 
 
 def cut(segment: Segment, place: int, segment_bytes: int) -> None:

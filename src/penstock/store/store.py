@@ -30,11 +30,11 @@ from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
 from penstock.store.stagefiles import StageFiles
+from penstock.store.syncing import DONE, ROUNDS, marks_at
 from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
 
-FILL_URGENT_BYTES = 64 * KIB
 FACTS_PER_ENTRY = 1_000
 FACTS_ENTRY_BYTES = 256 * KIB  # then another begins; one fact may be larger
 
@@ -58,8 +58,9 @@ class Store:
         self.report = recovery.report
         self.damage: list[Damage] = list(recovery.report.damage)
         self._tables, self.catalog, self._accounts = recovery.tables, recovery.catalog, recovery.accounts
-        self._log = Log(segments, recovery.end)
-        self._commits = Commits(recovery.end)
+        self._marks = marks_at(recovery.end)
+        self._log = Log(segments, recovery.end, self._marks)
+        self._commits = Commits(self._marks)
         self._reader = Reader(self._log, config.hot_bytes, recovery.trusted_from)
         self._appender = Appender(config, clock, self._log, self._tables, self._commits, self._accounts)
         self._appender.last_ms = recovery.last_ms
@@ -211,10 +212,30 @@ class Store:
         """Bring the log to the medium: in a worker thread. Followed by `synced` or `sync_failed` in the loop's."""
         return self._log.sync()
 
-    def fill(self, idle: bool) -> None:
-        """Write zeros ahead, in the same worker thread: early when it is idle, else only when they have run out."""
-        if self._config.fill_ahead_bytes:
-            self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes if idle else FILL_URGENT_BYTES)
+    def sync_while_wanted(self, bell: int) -> int:
+        """As `sync`, but again and again while somebody waits; `bell` is written to after each, and then `durable_now`
+        tells how far it has come.
+        """
+        return self._log.sync_while_wanted(bell)
+
+    @property
+    def durable_now(self) -> int:
+        """How far the log is durable, whether the loop has heard of it or not."""
+        return self._marks[DONE]
+
+    @property
+    def syncs(self) -> int:
+        """How often the log has been synced."""
+        return self._marks[ROUNDS]
+
+    @property
+    def fill_wanted(self) -> bool:
+        """Fewer than half of the zeros are left that should be ahead of the end."""
+        return 2 * (self._log.filled - self._log.end) < self._config.fill_ahead_bytes
+
+    def fill(self) -> bool:
+        """Write some more zeros ahead, in a worker thread; False when there are enough."""
+        return self._log.fill(self._config.fill_step_bytes, self._config.fill_ahead_bytes)
 
     def synced(self, position: int) -> None:
         self._commits.synced(position)

@@ -58,6 +58,10 @@ class FaultyFile:
     def __init__(self, disk: "FaultyDisk", name: str, inode: Inode) -> None:
         self._disk, self._name, self._inode, self._open = disk, name, inode, True
 
+    @property
+    def descriptor(self) -> int | None:
+        return None
+
     def _begin(self, kind: str) -> Fault | None:
         if not self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._name)

@@ -169,7 +169,7 @@ def _checkpoint_aside(work: Workload) -> None:
 
 def _fill(work: Workload) -> None:
     with contextlib.suppress(OSError):
-        work.store.fill(idle=work.choose.random() < 0.5)
+        work.store.fill()
 
 
 def _put(work: Workload) -> None:
