@@ -27,7 +27,7 @@ def partition(service, method, topic, count):
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Failover", "Key_Shared"])
-def test_a_topic_with_partitions(client, partitioned, kind):
+def test_s43_a_topic_with_partitions(client, partitioned, kind):
     topic = partitioned(3)
     told = publish(client, topic, numbers(60))
     assert {id["partition"] for id in told} == {0, 1, 2}
@@ -61,7 +61,7 @@ def now_active(consumer):
     return [partition for partition, active in dict(consumer.active()).items() if active]
 
 
-def test_a_list_of_topics(client, new_topic):
+def test_s43_a_list_of_topics(client, new_topic):
     topics = [new_topic() for _ in range(3)]
     for topic in topics:
         publish(client, topic, [topic])

@@ -198,7 +198,21 @@ def test_a_second_exclusive_consumer_is_refused_and_can_come_when_the_first_has_
     client.subscribe("alone", "s").close()
 
 
-def test_several_topics_and_patterns(client):
+def test_s43_partitions_are_topics_that_one_consumer_reads_together(tmp_path):
+    with running(pulsar={"auto_create_partitions": 3}) as penstock, connected(penstock, tmp_path) as client:
+        consumer = client.subscribe("parts", "s", receiver_queue_size=4)
+        publish(client, "parts", numbers(90), message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution)
+        got = [consumer.receive(WAIT_MS) for _ in range(90)]
+        assert sorted(int(message.data()) for message in got) == list(range(90))
+        names = [f"persistent://public/default/parts-partition-{index}" for index in range(3)]
+        assert {message.topic_name() for message in got} == set(names)
+        for message in got:
+            consumer.acknowledge(message)
+        consumer.close()
+        assert nothing_comes(client.subscribe("parts", "s"))
+
+
+def test_s43_several_topics_at_once(client):
     for name in ("many-a", "many-b"):
         publish(client, name, [name.encode()])
     both = client.subscribe(["many-a", "many-b"], "list", initial_position=Earliest)
