@@ -26,7 +26,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## a virtual environment in .venv with everything pinned in constraints.txt
+setup: $(STAMP) ## a virtual environment in .venv with everything pinned in constraints.txt; hot loops compiled where there is a C compiler
 	@echo "ready: $(VENV)/bin/penstock --help"
 
 $(STAMP): pyproject.toml constraints.txt setup.py $(LOOPS)
@@ -69,7 +69,7 @@ build/spark-%/.complete: pyproject.toml constraints.txt tests/spark/pyspark-%.tx
 serve: $(STAMP) ## a broker on 127.0.0.1 with its data in ./data
 	@exec $(VENV)/bin/penstock serve --data data
 
-bench: $(STAMP) ## measure, and print what was measured
+bench: $(STAMP) ## the log beside the raw disk (appends, syncs, reads, lookups), start, memory and recovery
 	@$(PY) -m bench
 
 bench-rocketmq: $(STAMP) ## Penstock beside RocketMQ, same Java client (needs Java 17 with Maven); quickly: make bench-rocketmq ARGS=--quick

@@ -26,7 +26,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="What clients are told to connect to, if it is not where they found us. May be repeated.",
+            help="What clients are told to connect to, if it is not where they found us; with pulsar:// in front, "
+            "Pulsar's clients alone. May be repeated.",
         ),
     ] = None,
     config: Annotated[Text, typer.Option(metavar="FILE.toml", help="Settings; see docs/configuration.md.")] = None,
