@@ -51,6 +51,12 @@ def is_there(name: str) -> bool:
     return any(True for top in ("src", "tests", ".") for _ in (ROOT / top).glob(name if top == "." else f"**/{name}"))
 
 
+def test_the_architecture_names_every_loop_that_is_compiled():
+    loops = [file.relative_to(ROOT / "src" / "penstock").as_posix() for file in ROOT.glob("src/**/*.c")]
+    assert loops
+    assert [loop for loop in loops if f"`{loop}`" not in ARCHITECTURE] == []
+
+
 def test_every_dependency_says_what_it_is_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [

@@ -1,7 +1,7 @@
-"""Every setting and every limit, with its unit in its name.
+"""Every setting, with its unit in its name.
 
 Plain typed values, no behaviour: `configure.py` fills them from a TOML file, the environment and flags. A section here
-is a table there (`[store]`, `[broker]`, ...). A bound that is not a setting for users still has its name here.
+is a table there (`[store]`, `[broker]`, ...). Bounds that nobody sets are constants of the modules that keep them.
 """
 
 import msgspec
