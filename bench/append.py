@@ -1,25 +1,39 @@
-"""Appending messages of RocketMQ clients, without waiting for the disk, beside a plain sequential `write` of the same
+"""Appending what clients send, without waiting for the disk, beside a plain sequential `write` of the same
 bytes.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.lines import Line, in_turns, median, opened, settle, timed
-from penstock.model import Durability
+from penstock.model import Durability, Entry
 from penstock.store.layout import HEADER_BYTES
+from penstock.wire.pulsar.entry import PulsarEntry
 from penstock.wire.rocketmq.record import Record, length_of
 
 RUNS = 7
+
+
+def message(queue: int, body: bytes) -> Entry:
+    """As a send of RocketMQ's client is stored."""
+    record = Record(queue=queue, length=0, topic=b"orders", body=body, properties=b"UNIQ_KEY\x01%032X\x02" % queue)
+    record.length = length_of(record)
+    return record
+
+
+def closed_batch(queue: int, body: bytes) -> Entry:
+    """As a batch of Pulsar's client is stored: whole."""
+    return PulsarEntry(queue=queue, length=len(body), count=64, payload=body)
 
 
 class Shape(NamedTuple):
     """One comparison: what a call of `append` holds. The entries for one queue are neighbours."""
 
     what: str
+    entry: Callable[[int, bytes], Entry]
     entries: int
     queues: int
     body_bytes: int
@@ -27,18 +41,11 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape("64 entries of 1 KB per call, one queue", 64, 1, 1_024, 0.30),
-    Shape("64 entries of 1 KB per call, 4 queues", 64, 4, 1_024, 0.30),
-    Shape("64 entries of 1 KB per call, 64 queues", 64, 64, 1_024, 0.30),
-    Shape("one entry of 64 KB per call", 1, 1, 65_536, 0.60),
+    Shape("64 entries of 1 KB per call, one queue", message, 64, 1, 1_024, 0.30),
+    Shape("64 entries of 1 KB per call, 4 queues", message, 64, 4, 1_024, 0.30),
+    Shape("64 entries of 1 KB per call, 64 queues", message, 64, 64, 1_024, 0.30),
+    Shape("one entry of 64 KB per call", closed_batch, 1, 1, 65_536, 0.60),
 )
-
-
-def message(queue: int, body: bytes) -> Record:
-    """As a send of RocketMQ's client is stored."""
-    record = Record(queue=queue, length=0, topic=b"orders", body=body, properties=b"UNIQ_KEY\x01%032X\x02" % queue)
-    record.length = length_of(record)
-    return record
 
 
 def lines(folder: Path, quick: bool) -> Iterator[Line]:
@@ -48,14 +55,14 @@ def lines(folder: Path, quick: bool) -> Iterator[Line]:
 
 
 def _compare(folder: Path, megabytes: int, shape: Shape) -> Iterator[Line]:
-    what, entries, queues, body_bytes, goal = shape
+    what, entry, entries, queues, body_bytes, goal = shape
     body = os.urandom(body_bytes)
     calls = megabytes * 1_048_576 // (entries * body_bytes)
-    call_bytes = entries * (message(1, body).length + HEADER_BYTES)
+    call_bytes = entries * (entry(1, body).length + HEADER_BYTES)
 
     def ours() -> tuple[float, float]:
         store = opened(folder / "append", queues, Durability.ASYNC)
-        batch = [message(index * queues // entries + 1, body) for index in range(entries)]
+        batch = [entry(index * queues // entries + 1, body) for index in range(entries)]
 
         def work() -> None:
             for _ in range(calls):
