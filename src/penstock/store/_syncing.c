@@ -13,10 +13,11 @@
 
 enum { SETTLED, GENERATION, WANTED, DONE, ROUNDS, MARKS };
 
-#ifdef __APPLE__
-#define SYNC fsync
+#ifdef __APPLE__ /* fsync leaves it in the drive's own memory there */
+#include <fcntl.h>
+#define SYNC(descriptor) fcntl(descriptor, F_FULLFSYNC)
 #else
-#define SYNC fdatasync
+#define SYNC(descriptor) fdatasync(descriptor)
 #endif
 
 static int64_t load(const int64_t *mark)

@@ -11,6 +11,7 @@ Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Sequence
@@ -20,7 +21,14 @@ import numpy as np
 
 NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux only: elsewhere every cold read goes to a worker thread
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
-_datasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+def datasync(descriptor: int) -> None:
+    """What was written to a file is on the medium. macOS leaves it in the drive's own memory unless it is told more."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
 
 
 class File(Protocol):
@@ -154,7 +162,7 @@ class LocalFile:
             done += os.pwrite(self._descriptor, memoryview(data)[done:], at + done)
 
     def sync(self) -> None:
-        _datasync(self._descriptor)
+        datasync(self._descriptor)
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)

@@ -8,6 +8,7 @@ from array import array
 from contextlib import suppress
 
 from penstock.compiled import compiled
+from penstock.store.files import datasync
 
 SETTLED = 0  # behind the last append that is complete; written by the loop
 GENERATION = (
@@ -20,7 +21,6 @@ ROUNDS = 4  # how many syncs there were; by the committer
 Marks = array  # of these
 
 _ONCE = (1).to_bytes(8, "little")
-_datasync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 def marks_at(position: int) -> "Marks[int]":
@@ -37,7 +37,7 @@ def rounds_in_python(descriptor: int, generation: int, marks: "Marks[int]", bell
         if marks[GENERATION] != generation or position <= marks[DONE]:
             return 0
         try:
-            _datasync(descriptor)
+            datasync(descriptor)
         except OSError as error:
             return error.errno or -1
         marks[DONE] = position
