@@ -52,7 +52,7 @@ def entries(draw):
 
 
 def fresh_tables():
-    store = Store.open(FaultyDisk(), StoreConfig(), ManualClock())
+    store = Store.open(FaultyDisk(), StoreConfig(segment_bytes=1 << 20, chunk_pieces=16), ManualClock())
     for queue in QUEUES:
         store.create_queue(queue, Durability.ASYNC)
     return {queue: store.table(queue) for queue in QUEUES}
