@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <structmember.h>
 
-/* Where a class keeps a field; -1 with an error set when that is not a slot. */
+/* Where a class keeps a field; -1 with an error set when that is not a slot of this class or of its bases: any class can
+ * have another's descriptor as an attribute. */
 static Py_ssize_t slot_of(PyTypeObject *type, const char *name)
 {
     PyObject *found = PyObject_GetAttrString((PyObject *)type, name);
@@ -18,7 +19,8 @@ static Py_ssize_t slot_of(PyTypeObject *type, const char *name)
     Py_ssize_t offset = -1;
     if (Py_TYPE(found) == &PyMemberDescr_Type) {
         PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX && !(member->flags & READONLY))
+        if (member->type == T_OBJECT_EX && !(member->flags & READONLY) &&
+            PyType_IsSubtype(type, ((PyMemberDescrObject *)found)->d_common.d_type))
             offset = member->offset;
     }
     Py_DECREF(found);
@@ -37,11 +39,8 @@ static inline PyObject *slot(PyObject *object, Py_ssize_t offset)
 }
 
 /* An integer between two bounds. */
-static inline int slot_number(PyObject *object, Py_ssize_t offset, int64_t low, int64_t high, int64_t *value)
+static inline int number_in(PyObject *found, int64_t low, int64_t high, int64_t *value)
 {
-    PyObject *found = slot(object, offset);
-    if (found == NULL)
-        return -1;
     *value = PyLong_AsLongLong(found);
     if (*value == -1 && PyErr_Occurred())
         return -1;
@@ -50,6 +49,12 @@ static inline int slot_number(PyObject *object, Py_ssize_t offset, int64_t low, 
         return -1;
     }
     return 0;
+}
+
+static inline int slot_number(PyObject *object, Py_ssize_t offset, int64_t low, int64_t high, int64_t *value)
+{
+    PyObject *found = slot(object, offset);
+    return found == NULL ? -1 : number_in(found, low, high, value);
 }
 
 static inline int set_slot_number(PyObject *object, Py_ssize_t offset, int64_t value)

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import struct
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from penstock.store.filling import fill_in_python, reveal_in_python
 from penstock.store.layout import HEADER_BYTES, header_in
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk
-from penstock.wire.plain import plain, plain_run
+from penstock.wire.plain import Plain, plain, plain_run
 from penstock.wire.rocketmq.record import Record, length_of
 
 _filling = built("penstock.store._filling")
@@ -145,3 +147,101 @@ def test_every_length_has_the_checksum_of_the_library():
     some = [plain(1, bytes(itertools.islice(itertools.cycle(range(251)), size))) for size in range(0, 5_000, 37)]
     slow, fast = (outcome(fill, some, 1 << 20, None) for fill in BOTH)
     assert slow[1] == fast[1]
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def filled(fill, some, tables, touched=None, flags=None, buffer_bytes=10_000):
+    view, marks = memoryview(bytearray(buffer_bytes)), [] if touched is None else touched
+    result = fill(some, 0, view, buffer_bytes, BASE, SECRET, SYNCED, NOW_MS, TURN, tables, marks, [], flags)
+    return result, header_in(view, 0, BASE, SECRET)
+
+
+@pytest.mark.parametrize("fill", BOTH)
+def test_what_an_append_that_fails_has_changed_can_be_taken_back(fill):
+    tables, touched = fresh_tables(), []
+    filled(fill, [plain(queue, b"before") for queue in QUEUES], tables, [])
+    before = [
+        [getattr(table, name) for name in ("next_row", "next_offset", "live_bytes", "slots")]
+        for table in tables.values()
+    ]
+    for table in tables.values():
+        table.turn = 0
+    some = [plain(1 + number % 2, b"x") for number in range(1_000)] + [
+        plain_run([plain(1, b"y")] * 1_000),
+        plain(99, b""),
+    ]
+    with pytest.raises(QueueNotFound):
+        filled(fill, some, tables, touched, buffer_bytes=1 << 20)
+    assert [table.queue for table, *_ in touched] == [1, 2]
+    for table, row, offset, live_bytes in touched:
+        table.rollback(row, offset, live_bytes)
+    assert [
+        [getattr(table, name) for name in ("next_row", "next_offset", "live_bytes", "slots")]
+        for table in tables.values()
+    ] == before
+    filled(fill, [plain(1, b"after")], tables, [])
+    assert tables[1].rows(0, 2)["base"].tolist() == [0, 1]
+
+
+class HalfATable:
+    __slots__ = ("turn",)
+
+
+def test_a_table_that_is_none_leaves_the_others_as_they_were():
+    """Where a class keeps its fields is learned whole or not at all."""
+    filled(_filling.fill, [plain(1, b"x")], fresh_tables())
+    with pytest.raises(AttributeError):
+        filled(_filling.fill, [plain(1, b"x")], {1: HalfATable()})
+    result, header = filled(_filling.fill, [plain(1, b"x")], fresh_tables())
+    assert result[0] == 1
+    assert header.queue == 1
+
+
+def test_fields_that_belong_to_another_class_are_refused():
+    fields = [*Plain.__struct_fields__, "run", "encoding", "write_into"]
+    imitation = type("Imitation", (), {name: getattr(Plain, name) for name in fields})
+    with pytest.raises(TypeError, match="is not a slot"):
+        filled(_filling.fill, [imitation()], fresh_tables())
+
+
+class Other(Plain):
+    encoding: ClassVar[int] = 41
+
+
+class Nesting(Plain):
+    """Appends elsewhere while it is written, as other threads do."""
+
+    encoding: ClassVar[int] = 40
+    others: list = []
+
+    def write_into(self, buffer, at, queue_id, offset, store_ms):
+        for other in self.others:
+            filled(_filling.fill, [other], fresh_tables())
+
+
+def test_a_class_may_be_forgotten_while_its_entry_is_written():
+    """No more classes are remembered than there are in use."""
+    many = [type(f"Many{number}", (Plain,), {"__module__": __name__}) for number in range(16)]
+    for kind in many:
+        filled(_filling.fill, [kind(queue=1, length=32)], fresh_tables())
+    entry = Nesting(queue=1, length=32, others=[Other(queue=1, length=32)])
+    _, header = filled(_filling.fill, [entry], fresh_tables())
+    assert header.encoding == 40
+
+
+@pytest.mark.parametrize("length", [1 << 31, 1 << 40])
+@pytest.mark.parametrize("fill", BOTH)
+def test_what_is_too_long_for_a_row_does_not_fit_either(fill, length):
+    """So that it is refused like everything that is too large."""
+    entry = plain(1, b"x")
+    entry.length = length
+    assert filled(fill, [entry], fresh_tables())[0] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("flags", [-1, 1 << 16])
+@pytest.mark.parametrize("fill", BOTH)
+def test_flags_that_do_not_fit_are_refused(fill, flags):
+    with pytest.raises((ValueError, struct.error)):
+        filled(fill, [plain(1, b"x")], fresh_tables(), flags=[flags])

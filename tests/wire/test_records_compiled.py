@@ -1,6 +1,7 @@
 """Records and batches of RocketMQ: in Python and compiled they are the same, byte for byte."""
 
 import os
+import struct
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,30 @@ def test_a_record_never_writes_outside_its_buffer(changed):
         _records.write_record(record, memoryview(bytearray(room)), 0, 1, 0, 0)
 
 
+def test_what_is_no_record_leaves_records_as_they_were():
+    """Where a class keeps its fields is learned whole or not at all."""
+    record = Record(queue=1, length=0, topic=b"t", body=b"body")
+    record.length = length_of(record)
+    before = bytes_written(_records.write_record, record, record.length)
+    with pytest.raises(AttributeError):
+        _records.write_record(object(), memoryview(bytearray(200)), 0, 1, 0, 0)
+    assert bytes_written(_records.write_record, record, record.length) == before
+
+
+def test_fields_that_belong_to_another_class_are_refused():
+    imitation = type("Imitation", (), {name: getattr(Record, name) for name in Record.__struct_fields__})
+    with pytest.raises(TypeError, match="is not a slot"):
+        _records.write_record(imitation(), memoryview(bytearray(200)), 0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("write", [write_record_in_python, _records.write_record])
+def test_a_queue_that_a_physical_offset_has_no_room_for_is_refused(write):
+    record = Record(queue=1, length=0, topic=b"t")
+    write(record, memoryview(bytearray(200)), 0, (1 << 27) - 1, 0, 0)
+    with pytest.raises((ValueError, struct.error)):
+        write(record, memoryview(bytearray(200)), 0, 1 << 27, 0, 0)
+
+
 def run_both_ways(model, data, shared):
     fixed = length_of(model)
     slow, fast = (measure(memoryview(data), fixed, len(shared), props.BYTES_MAX) for measure in MEASURES)
@@ -107,3 +132,11 @@ def test_parts_that_lie_never_reach_outside():
                 continue
             with pytest.raises(ValueError, match="fit"):
                 _records.write_run(memoryview(bytearray(run.length)), 0, bytes(88), b"\x01t", data, lying, b"", 0, 0)
+
+
+@pytest.mark.parametrize("write", [write_run_in_python, _records.write_run])
+def test_properties_that_their_length_has_no_room_for_are_refused(write):
+    data, shared = memoryview(batch_of([Record(queue=1, length=0, body=b"x")])), bytes(65_536)
+    parts, length = _records.measured(data, 88 + 2 + 2, len(shared), 1 << 20)
+    with pytest.raises((ValueError, struct.error)):
+        write(memoryview(bytearray(length)), 0, bytes(88), b"\x01t", data, parts, shared, 0, 0)

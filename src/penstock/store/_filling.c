@@ -90,7 +90,7 @@ static uint32_t crc32c(const unsigned char *at, size_t length, uint32_t start)
 #define ENTRY_FIELDS(X) X(queue) X(length) X(count) X(tag) X(producer) X(sequence) X(offset) X(row)
 #define TABLE_FIELDS(X) \
     X(turn) X(tail) X(tail_at) X(tail_end) X(next_row) X(next_offset) X(live_bytes) X(last_ms) X(durability) \
-    X(encodings)     X(visible_row) X(visible_offset)
+    X(encodings) X(visible_row) X(visible_offset)
 #define PLACE(name) Py_ssize_t name;
 #define ASK(name) || (kind->name = slot_of(type, #name)) < 0
 
@@ -154,15 +154,16 @@ static struct kind *kind_of(PyObject *entry)
 
 static int check_table(PyObject *table)
 {
-    struct table_kind *kind = &table_kind;
     PyTypeObject *type = Py_TYPE(table);
-    if (kind->type == type)
+    if (table_kind.type == type)
         return 0;
+    struct table_kind found = {type}, *kind = &found;
     if (0 TABLE_FIELDS(ASK))
         return -1;
     Py_INCREF(type);
-    Py_XDECREF(kind->type);
-    kind->type = type;
+    PyTypeObject *before = table_kind.type;
+    table_kind = found;
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -178,7 +179,7 @@ struct tail {
 static int take(struct tail *tail)
 {
     PyObject *table = tail->table;
-    if (slot_number(table, table_kind.tail_at, 0, INT64_MAX, &tail->at) ||
+    if (check_table(table) || slot_number(table, table_kind.tail_at, 0, INT64_MAX, &tail->at) ||
         slot_number(table, table_kind.tail_end, 0, INT64_MAX, &tail->end) ||
         slot_number(table, table_kind.next_row, 0, INT64_MAX, &tail->next_row) ||
         slot_number(table, table_kind.next_offset, 0, INT64_MAX, &tail->next_offset) ||
@@ -203,7 +204,7 @@ static int give(struct tail *tail)
     if (tail->rows.obj != NULL)
         PyBuffer_Release(&tail->rows);
     PyObject *table = tail->table;
-    return set_slot_number(table, table_kind.tail_at, tail->at) ||
+    return check_table(table) || set_slot_number(table, table_kind.tail_at, tail->at) ||
                    set_slot_number(table, table_kind.next_row, tail->next_row) ||
                    set_slot_number(table, table_kind.next_offset, tail->next_offset) ||
                    set_slot_number(table, table_kind.live_bytes, tail->live_bytes) ||
@@ -239,8 +240,6 @@ static int turn_to(struct tail *tail, int64_t queue, PyObject *key, PyObject *ta
         }
         return -1;
     }
-    if (check_table(table))
-        return -1;
     Py_INCREF(table);
     tail->table = table;
     tail->queue = queue;
@@ -271,7 +270,7 @@ static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t 
         if (take(tail))
             return -1;
     }
-    if (tail->at + ROW_BYTES > tail->end) {
+    if (tail->end - tail->at < ROW_BYTES) {
         PyErr_SetString(PyExc_ValueError, "a table has no room for a row");
         return -1;
     }
@@ -352,10 +351,13 @@ static int call_write_into(struct kind *kind, PyObject *entry, PyObject *view, i
 {
     PyObject *place = PyLong_FromLongLong(at), *offset = slot(entry, kind->offset), *done = NULL;
     if (place != NULL && offset != NULL) {
+        PyObject *write_into = kind->write_into;
+        Py_INCREF(write_into);
         Py_INCREF(offset);
         PyObject *arguments[] = {NULL, entry, view, place, key, offset, now};
-        done = PyObject_Vectorcall(kind->write_into, arguments + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        done = PyObject_Vectorcall(write_into, arguments + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         Py_DECREF(offset);
+        Py_DECREF(write_into);
     }
     Py_XDECREF(place);
     Py_XDECREF(done);
@@ -386,49 +388,57 @@ struct call {
     int64_t limit, base, secret, synced, now_ms, turn;
 };
 
+static int flags_of(struct call *call, Py_ssize_t index, int64_t *flags)
+{
+    *flags = 0;
+    if (call->flags == Py_None)
+        return 0;
+    PyObject *own = PySequence_GetItem(call->flags, index);
+    int failed = own == NULL || number_in(own, 0, UINT16_MAX, flags);
+    Py_XDECREF(own);
+    return failed ? -1 : 0;
+}
+
 /* One entry at `at`; 1 when it does not fit any more, with nothing changed. `behind` is set where it ends. */
 static int one(struct call *call, struct tail *tail, PyObject *entry, Py_ssize_t index, int64_t at, int64_t *behind)
 {
-    int64_t length, queue, count, tag, sequence, flags = 0, row, offset;
-    struct kind *kind = kind_of(entry);
-    if (kind == NULL || slot_number(entry, kind->length, 0, INT32_MAX, &length))
+    int64_t length, queue, count, tag, sequence, flags, row, offset;
+    struct kind *known = kind_of(entry);
+    if (known == NULL)
+        return -1;
+    struct kind kind = *known; /* it may be forgotten while the entry writes itself */
+    if (slot_number(entry, kind.length, 0, INT64_MAX / 2, &length))
         return -1;
     int64_t payload_at = at + HEADER_BYTES;
     *behind = payload_at + length;
     if (*behind > call->limit)
         return 1;
-    PyObject *key = slot(entry, kind->queue), *producer_slot = slot(entry, kind->producer);
+    if (length > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "an entry of %lld bytes is too long for a row", (long long)length);
+        return -1;
+    }
+    PyObject *key = slot(entry, kind.queue), *producer_slot = slot(entry, kind.producer);
     if (key == NULL || producer_slot == NULL)
         return -1;
     uint64_t producer = PyLong_AsUnsignedLongLong(producer_slot);
-    if ((producer == (uint64_t)-1 && PyErr_Occurred()) ||
-        slot_number(entry, kind->queue, 0, UINT32_MAX, &queue) ||
-        slot_number(entry, kind->count, 0, INT32_MAX, &count) ||
-        slot_number(entry, kind->tag, INT32_MIN, INT32_MAX, &tag) ||
-        slot_number(entry, kind->sequence, INT64_MIN, INT64_MAX, &sequence))
+    if (producer == (uint64_t)-1 && PyErr_Occurred())
         return -1;
     Py_INCREF(key);
-    int failed = turn_to(tail, queue, key, call->tables, call->turn, call->touched);
+    int failed = number_in(key, 0, UINT32_MAX, &queue) || slot_number(entry, kind.count, 0, INT32_MAX, &count) ||
+                 slot_number(entry, kind.tag, INT32_MIN, INT32_MAX, &tag) ||
+                 slot_number(entry, kind.sequence, INT64_MIN, INT64_MAX, &sequence) ||
+                 turn_to(tail, queue, key, call->tables, call->turn, call->touched);
     if (!failed) {
-        tail->encodings |= (int64_t)1 << kind->encoding;
+        tail->encodings |= (int64_t)1 << kind.encoding;
         offset = tail->next_offset;
         row = tail->next_row;
-        failed = set_slot_number(entry, kind->offset, offset) || set_slot_number(entry, kind->row, row) ||
-                 call_write_into(kind, entry, call->view, payload_at, key, call->now);
+        failed = set_slot_number(entry, kind.offset, offset) || set_slot_number(entry, kind.row, row) ||
+                 call_write_into(&kind, entry, call->view, payload_at, key, call->now);
     }
     Py_DECREF(key);
-    if (failed)
+    if (failed || flags_of(call, index, &flags))
         return -1;
-    if (call->flags != Py_None) {
-        PyObject *own = PySequence_GetItem(call->flags, index);
-        if (own == NULL)
-            return -1;
-        flags = PyLong_AsLongLong(own);
-        Py_DECREF(own);
-        if (PyErr_Occurred())
-            return -1;
-    }
-    if (kind->is_run) {
+    if (kind.is_run) {
         flags |= RUN;
         if (add_run(tail, entry, call->base + payload_at, call->now_ms))
             return -1;
@@ -450,11 +460,11 @@ static int one(struct call *call, struct tail *tail, PyObject *entry, Py_ssize_t
     little8(facts + 40, call->synced);
     little8(facts + 48, producer);
     little8(facts + 56, sequence);
-    little2(facts + 64, kind->encoding);
+    little2(facts + 64, kind.encoding);
     little2(facts + 66, flags);
     little4(facts + 68, tag);
     little4(head, MAGIC);
-    little4(head + 4, crc32c(facts, HEADER_BYTES - FACTS_AT, (uint32_t)(call->secret + call->base + at)));
+    little4(head + 4, crc32c(facts, HEADER_BYTES - FACTS_AT, (uint32_t)call->secret + (uint32_t)(call->base + at)));
     return 0;
 }
 

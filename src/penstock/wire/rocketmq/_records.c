@@ -14,6 +14,7 @@
 #define HOST_V4_BYTES 8
 #define HOST_V6_BYTES 20
 #define OFFSET_BITS 36
+#define QUEUE_END ((int64_t)1 << (63 - OFFSET_BITS)) /* the first that a physical offset has no room for */
 #define BATCHED_BYTES 20 /* of a message in a batch, up to its body */
 #define NAME_END 1
 #define VALUE_END 2
@@ -117,9 +118,9 @@ static int body_crc(const unsigned char *at, size_t length, uint32_t *crc)
     X(topic) X(queue_index) X(body) X(properties) X(flag) X(sys_flag) X(born_ms) X(born_host) X(store_host) \
     X(reconsume_times) X(prepared_offset) X(length)
 #define PLACE(name) Py_ssize_t name;
-#define ASK(name) || (kind.name = slot_of(type, #name)) < 0
+#define ASK(name) || (found.name = slot_of(type, #name)) < 0
 
-static struct {
+static struct kind {
     PyTypeObject *type;
     FIELDS(PLACE)
 } kind; /* where records keep their fields: subclasses do as their base does */
@@ -127,13 +128,15 @@ static struct {
 static int check_kind(PyObject *record)
 {
     PyTypeObject *type = Py_TYPE(record);
-    if (type == kind.type)
+    if (kind.type == type)
         return 0;
+    struct kind found = {type};
     if (0 FIELDS(ASK))
         return -1;
     Py_INCREF(type);
-    Py_XDECREF(kind.type);
-    kind.type = type;
+    PyTypeObject *before = kind.type;
+    kind = found;
+    Py_XDECREF(before);
     return 0;
 }
 
@@ -186,7 +189,8 @@ static int write_checked(PyObject *record, struct texts *texts, Py_buffer *buffe
     Py_ssize_t head_bytes = HEAD_BYTES - 2 * HOST_V4_BYTES + born_bytes + store_bytes;
     int64_t needed = head_bytes + texts->body.len + 1 + texts->topic.len + 2 + texts->properties.len;
     if (texts->born_host.len != born_bytes || texts->store_host.len != store_bytes || texts->topic.len > 255 ||
-        texts->properties.len > 65535 || at < 0 || needed > buffer->len - at) {
+        texts->properties.len > UINT16_MAX || queue < -QUEUE_END || queue >= QUEUE_END || at < 0 ||
+        needed > buffer->len - at) {
         PyErr_SetString(PyExc_ValueError, "the parts of a record do not fit");
         return -1;
     }
@@ -254,14 +258,14 @@ static PyObject *from_module(const char *module, const char *name)
 /* Looked up when it is needed: its module imports this one. */
 static void raise_batch_error(const char *format, ...)
 {
-    PyObject *kind = from_module("penstock.wire.rocketmq.batch", "BatchError");
-    if (kind == NULL)
+    PyObject *class = from_module("penstock.wire.rocketmq.batch", "BatchError");
+    if (class == NULL)
         return;
     va_list values;
     va_start(values, format);
-    PyErr_FormatV(kind, format, values);
+    PyErr_FormatV(class, format, values);
     va_end(values);
-    Py_DECREF(kind);
+    Py_DECREF(class);
 }
 
 struct part { /* one message of a batch, as `measured` tells of it */
@@ -326,11 +330,13 @@ static int check_text(const unsigned char *text, Py_ssize_t length, Py_ssize_t a
         Py_DECREF(decoded);
         return 0;
     }
-    PyObject *kind, *error, *trace;
-    PyErr_Fetch(&kind, &error, &trace);
-    PyErr_NormalizeException(&kind, &error, &trace);
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        return -1;
+    PyObject *class, *error, *trace;
+    PyErr_Fetch(&class, &error, &trace);
+    PyErr_NormalizeException(&class, &error, &trace);
     raise_batch_error("the properties of the message at byte %zd of a batch are not UTF-8: %S", at, error);
-    Py_XDECREF(kind);
+    Py_XDECREF(class);
     Py_XDECREF(error);
     Py_XDECREF(trace);
     return -1;
@@ -411,17 +417,25 @@ struct run {
     Py_buffer buffer, head, prefix, body, parts, shared;
 };
 
-static int fits(const struct part *part, const struct run *run, const unsigned char *own)
+/* Whether all parts are where they are said to be, and the record is as long as they are together. `open`: whether the
+ * last property has no end of its own, so that another cannot follow. */
+static int fits(const struct part *part, const struct run *run, int64_t at, int *open)
 {
-    int64_t open = part->properties_bytes && own[part->properties_bytes - 1] != VALUE_END;
-    return part->length == run->head.len + part->body_bytes + run->prefix.len + 2 + part->properties_bytes + open +
-                               run->shared.len;
+    int64_t end = run->body.len;
+    if (part->body_at < 0 || part->body_bytes < 0 || part->body_bytes > end - part->body_at || part->properties_at < 0 ||
+        part->properties_bytes < 0 || part->properties_bytes > end - part->properties_at || at < 0)
+        return 0;
+    const unsigned char *own = (unsigned char *)run->body.buf + part->properties_at;
+    *open = part->properties_bytes && own[part->properties_bytes - 1] != VALUE_END;
+    int64_t properties_bytes = part->properties_bytes + *open + run->shared.len;
+    return properties_bytes <= UINT16_MAX && part->length <= run->buffer.len - at &&
+           part->length == run->head.len + part->body_bytes + run->prefix.len + 2 + properties_bytes;
 }
 
-static int write_part(const struct part *part, struct run *run, unsigned char *to, uint64_t offset,
+static int write_part(const struct part *part, struct run *run, int open, unsigned char *to, uint64_t offset,
                       uint64_t physical)
 {
-    const unsigned char *bytes = run->body.buf, *own = bytes + part->properties_at;
+    const unsigned char *bytes = run->body.buf;
     uint32_t crc;
     if (body_crc(bytes + part->body_at, (size_t)part->body_bytes, &crc))
         return -1;
@@ -434,9 +448,8 @@ static int write_part(const struct part *part, struct run *run, unsigned char *t
     big4(to + run->head.len - 4, part->body_bytes);
     to = append(to + run->head.len, bytes + part->body_at, (Py_ssize_t)part->body_bytes);
     to = append(to, run->prefix.buf, run->prefix.len);
-    int open = part->properties_bytes && own[part->properties_bytes - 1] != VALUE_END;
     big2(to, part->properties_bytes + open + run->shared.len);
-    to = append(to + 2, own, (Py_ssize_t)part->properties_bytes);
+    to = append(to + 2, bytes + part->properties_at, (Py_ssize_t)part->properties_bytes);
     if (open)
         *to++ = VALUE_END;
     append(to, run->shared.buf, run->shared.len);
@@ -445,21 +458,18 @@ static int write_part(const struct part *part, struct run *run, unsigned char *t
 
 static int write_parts(struct run *run, int64_t at, uint64_t offset, uint64_t physical)
 {
-    const struct part *parts = run->parts.buf;
-    Py_ssize_t count = run->parts.len / (Py_ssize_t)sizeof *parts;
+    struct part part;
+    Py_ssize_t count = run->parts.len / (Py_ssize_t)sizeof part;
     for (Py_ssize_t index = 0; index < count; index++) {
-        const struct part *part = &parts[index];
-        int64_t end = run->body.len;
-        if (part->body_at < 0 || part->body_bytes < 0 || part->body_bytes > end - part->body_at ||
-            part->properties_at < 0 || part->properties_bytes < 0 || part->properties_bytes > end - part->properties_at ||
-            !fits(part, run, (unsigned char *)run->body.buf + part->properties_at) || at < 0 ||
-            part->length > run->buffer.len - at) {
+        int open = 0;
+        memcpy(&part, (char *)run->parts.buf + index * (Py_ssize_t)sizeof part, sizeof part);
+        if (!fits(&part, run, at, &open)) {
             PyErr_SetString(PyExc_ValueError, "the parts of a batch do not fit");
             return -1;
         }
-        if (write_part(part, run, (unsigned char *)run->buffer.buf + at, offset + index, physical + index))
+        if (write_part(&part, run, open, (unsigned char *)run->buffer.buf + at, offset + index, physical + index))
             return -1;
-        at += part->length;
+        at += part.length;
     }
     return 0;
 }
