@@ -12,7 +12,7 @@ setup(
             f"penstock.{loop.replace('/', '.')}",
             sources=[f"src/penstock/{loop}.c"],
             depends=["src/penstock/slots.h", "src/penstock/stores.h"],
-            extra_compile_args=["-O2"],
+            extra_compile_args=["-O2", "-fwrapv"],  # numbers that lie wrap, as numpy's do
             optional=True,
         )
         for loop in LOOPS

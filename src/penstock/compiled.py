@@ -35,13 +35,23 @@ def _found(module: str) -> Any:
 
 def summary() -> str:
     """For people: how the hot loops of this installation run."""
-    missing = [module for module in MODULES if _found(module) is None]
-    if not missing:
+    slower = "the hot loops run in Python, which is slower but does the same"
+    if os.environ.get("PENSTOCK_PURE"):
+        return f"{slower}: PENSTOCK_PURE is set"
+    troubles = [trouble for module in MODULES if (trouble := _trouble(module))]
+    if not troubles:
         return "the hot loops are compiled"
-    return (
-        f"the hot loops run in Python, which is slower but does the same: {', '.join(missing)} could not be built "
-        f"(a C compiler and Python's headers are needed: gcc and python3-dev on Debian)"
-    )
+    needed = "building takes a C compiler and Python's headers: gcc and python3-dev on Debian"
+    return f"{slower}: {'; '.join(troubles)} ({needed})"
+
+
+def _trouble(module: str) -> str:
+    """Why a compiled module is not there, or cannot be loaded; empty when it can."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":
