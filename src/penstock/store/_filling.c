@@ -174,6 +174,14 @@ static int check_table(PyObject *table)
     return 0;
 }
 
+static void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    PyObject **place = (PyObject **)((char *)object + offset), *before = *place;
+    Py_INCREF(value);
+    *place = value;
+    Py_XDECREF(before);
+}
+
 /* --- the end of a queue's table ------------------------------------------------------------------------------------- */
 
 struct tail {
@@ -231,7 +239,8 @@ static int let_go(struct tail *tail)
 }
 
 /* Have the table of a queue in hand, marked in `touched` when it is the first time in this append. */
-static int turn_to(struct tail *tail, int64_t queue, PyObject *key, PyObject *tables, int64_t turn, PyObject *touched)
+static int turn_to(struct tail *tail, int64_t queue, PyObject *key, PyObject *tables, PyObject *turn,
+                   PyObject *touched)
 {
     if (tail->table != NULL && tail->queue == queue)
         return 0;
@@ -253,15 +262,20 @@ static int turn_to(struct tail *tail, int64_t queue, PyObject *key, PyObject *ta
     int64_t last_turn;
     if (take(tail) || slot_number(table, table_kind.turn, INT64_MIN, INT64_MAX, &last_turn))
         return -1;
-    if (last_turn == turn)
+    int64_t this_turn = PyLong_AsLongLong(turn);
+    if (this_turn == -1 && PyErr_Occurred())
+        return -1;
+    if (last_turn == this_turn)
         return 0;
-    PyObject *mark = Py_BuildValue("(OLLL)", table, (long long)tail->next_row, (long long)tail->next_offset,
-                                   (long long)tail->live_bytes);
+    PyObject *mark = PyTuple_Pack(4, table, slot(table, table_kind.next_row), slot(table, table_kind.next_offset),
+                                  slot(table, table_kind.live_bytes)); /* `take` has seen that they are there */
     if (mark == NULL)
         return -1;
     int failed = PyList_Append(touched, mark);
     Py_DECREF(mark);
-    return failed || set_slot_number(table, table_kind.turn, turn) ? -1 : 0;
+    if (!failed)
+        set_slot(table, table_kind.turn, turn);
+    return failed;
 }
 
 static int add_row(struct tail *tail, int64_t position, int64_t now_ms, int64_t tag, int64_t length, int64_t count,
@@ -390,9 +404,9 @@ static int payload_crc(PyObject *view, const unsigned char *buffer, int64_t at, 
 }
 
 struct call {
-    PyObject *view, *now, *tables, *touched, *numbered, *flags;
+    PyObject *view, *now, *turn, *tables, *touched, *numbered, *flags;
     Py_buffer buffer;
-    int64_t limit, base, secret, synced, now_ms, turn;
+    int64_t limit, base, secret, synced, now_ms;
 };
 
 static int flags_of(struct call *call, Py_ssize_t index, int64_t *flags)
@@ -506,12 +520,12 @@ static PyObject *fill(PyObject *module, PyObject *arguments)
     struct call call;
     PyObject *entries;
     Py_ssize_t index;
-    long long limit, base, secret, synced, turn;
-    if (!PyArg_ParseTuple(arguments, "O!nOLLLLOLO!O!O!O", &PyList_Type, &entries, &index, &call.view, &limit, &base,
-                          &secret, &synced, &call.now, &turn, &PyDict_Type, &call.tables, &PyList_Type, &call.touched,
+    long long limit, base, secret, synced;
+    if (!PyArg_ParseTuple(arguments, "O!nOLLLLOO!O!O!O!O", &PyList_Type, &entries, &index, &call.view, &limit, &base,
+                          &secret, &synced, &call.now, &PyLong_Type, &call.turn, &PyDict_Type, &call.tables, &PyList_Type, &call.touched,
                           &PyList_Type, &call.numbered, &call.flags))
         return NULL;
-    call.base = base, call.secret = secret, call.synced = synced, call.turn = turn;
+    call.base = base, call.secret = secret, call.synced = synced;
     call.now_ms = PyLong_AsLongLong(call.now);
     if (call.now_ms == -1 && PyErr_Occurred())
         return NULL;
@@ -524,14 +538,6 @@ static PyObject *fill(PyObject *module, PyObject *arguments)
 }
 
 /* --- what can be seen afterwards ------------------------------------------------------------------------------------ */
-
-static void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value)
-{
-    PyObject **place = (PyObject **)((char *)object + offset), *before = *place;
-    Py_INCREF(value);
-    *place = value;
-    Py_XDECREF(before);
-}
 
 static int reveal_one(PyObject *table, PyObject *last_ms, PyObject *sync, PyObject *hidden)
 {
