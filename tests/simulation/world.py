@@ -54,6 +54,9 @@ class _Committer:
     def stop(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class _Server(Server):
     """Listens on the virtual network."""

@@ -63,7 +63,7 @@ def _merged_columns() -> dict[str, Column]:
         "count": f.sum("count"),
         "who": all_of("who"),
         "queues": all_of("queues"),
-        "healed": of_the_last("healed"),
+        "healed": f.max_by("healed", f.struct("end", "healed")),  # in the millisecond of the last refusal: after it
         "lag_first": f.min_by("lag_first", f.struct("start", "end", "lag_first")),
         "lag_last": of_the_last("lag_last"),
         "lag_peak": f.max("lag_peak"),
