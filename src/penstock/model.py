@@ -64,6 +64,7 @@ class Entry(msgspec.Struct, gc=False):
 
     encoding: ClassVar[int] = 0
     run: ClassVar[bool] = False
+    verbatim: ClassVar[bool] = False  # `write_into` would copy its field `payload`: a long one is written from there
 
     queue: int
     length: int  # bytes of payload that write_into will write

@@ -15,8 +15,8 @@ from penstock.clock import ManualClock
 from penstock.compiled import IN_USE
 from penstock.config import StoreConfig
 from penstock.errors import QueueNotFound
-from penstock.model import Durability
-from penstock.store.filling import fill_in_python, reveal_in_python
+from penstock.model import Durability, Entry
+from penstock.store.filling import DIRECT_BYTES, fill_in_python, reveal_in_python
 from penstock.store.layout import HEADER_BYTES, header_in
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk
@@ -34,12 +34,26 @@ def test_the_compiled_loop_is_in_use():
     assert IN_USE["penstock.store._filling"] or os.environ.get("PENSTOCK_PURE")
 
 
+class Verbatim(Entry):
+    encoding: ClassVar[int] = 6
+    verbatim: ClassVar[bool] = True
+
+    payload: memoryview | bytes = b""
+
+    def write_into(self, buffer, at, queue_id, offset, store_ms):
+        buffer[at : at + self.length] = self.payload
+
+
+class Copied(Verbatim):
+    verbatim: ClassVar[bool] = False
+
+
 bodies = st.one_of(st.binary(max_size=300), st.integers(4_000, 4_300).map(bytes))
 
 
 @st.composite
 def entries(draw):
-    queue, kind = draw(st.sampled_from(QUEUES)), draw(st.integers(0, 2))
+    queue, kind = draw(st.sampled_from(QUEUES)), draw(st.integers(0, 3))
     producer, sequence = draw(st.sampled_from([(0, -1), (7, 3), ((1 << 64) - 1, 0), (9, -1)]))
     if kind == 0:
         return plain(
@@ -48,6 +62,9 @@ def entries(draw):
     if kind == 1:
         several = [plain(queue, body) for body in draw(st.lists(st.binary(max_size=20), min_size=1, max_size=4))]
         return plain_run(several, producer=producer, sequence=sequence)
+    if kind == 2:
+        size = draw(st.sampled_from([100, DIRECT_BYTES - 1, DIRECT_BYTES, DIRECT_BYTES + 999]))
+        return Verbatim(queue=queue, length=size, count=draw(st.integers(1, 9)), payload=memoryview(bytes(size)))
     record = Record(queue=queue, length=0, topic=b"t", body=draw(bodies), tag=draw(st.integers(-(2**31), 2**31 - 1)))
     record.length = length_of(record)
     return record
@@ -76,7 +93,7 @@ def outcome(fill, some, buffer_bytes, flags):
     )
 
 
-@given(st.lists(entries(), max_size=12), st.integers(0, 20_000), st.booleans())
+@given(st.lists(entries(), max_size=12), st.one_of(st.integers(0, 20_000), st.integers(30_000, 200_000)), st.booleans())
 def test_both_do_the_same(some, buffer_bytes, grouped):
     flags = [2] * len(some) if grouped else None
     slow, fast = (outcome(fill, some, buffer_bytes, flags) for fill in BOTH)
@@ -85,14 +102,44 @@ def test_both_do_the_same(some, buffer_bytes, grouped):
 
 @given(st.lists(entries(), min_size=1, max_size=5))
 def test_what_the_compiled_loop_writes_is_sound(some):
-    (count, used, payload_bytes), data, *_ = outcome(_filling.fill, some, 100_000, None)
+    (count, used, payload_bytes, follows), data, *_ = outcome(_filling.fill, some, 200_000, None)
+    direct = [entry for entry in some if entry.verbatim and entry.length >= DIRECT_BYTES]
+    assert follows is (direct[0].payload if direct else None)
+    some = some[:count]
+    data += follows or b""
+    used += len(follows or b"")
     at = 0
     for entry in some:
         header = header_in(memoryview(data), at, BASE + at, SECRET)
         assert header is not None
         assert (header.queue, header.length, header.encoding) == (entry.queue, entry.length, entry.encoding)
         at += HEADER_BYTES + header.length
-    assert (count, used, payload_bytes) == (len(some), at, at - HEADER_BYTES * len(some))
+    assert (used, payload_bytes) == (at, at - HEADER_BYTES * len(some))
+    assert count == len(some) or direct
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_a_long_payload_is_written_from_where_it_lies_and_the_log_is_the_same(group, monkeypatch):
+    monkeypatch.setattr("penstock.store.format.secrets.randbits", lambda bits: SECRET)
+    logs = []
+    for kind in (Verbatim, Copied):
+        disk, writes = FaultyDisk(), []
+        store = Store.open(disk, StoreConfig(segment_bytes=1 << 21), ManualClock())
+        store.create_queue(1, Durability.ASYNC)
+        disk.watch = lambda call, writes=writes: writes.append(call.kind)
+        payloads = [b"%d" % size * (size // len(b"%d" % size)) for size in (10, 40_000, 50_000, 20, 30, 100_000)]
+        store.append([kind(queue=1, length=len(payload), payload=payload) for payload in payloads], group)
+        assert writes.count("write") == (6 if kind is Verbatim else 1)
+        store.close()
+        logs.append({name: disk.content(name) for name in disk.files()})
+    assert b"100000" * (100_000 // 6) in logs[0][max(logs[0], key=lambda name: logs[0][name].count(b"100000"))]
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("fill", BOTH)
+def test_a_payload_of_another_length_than_it_says_is_refused(fill):
+    with pytest.raises(ValueError, match="a payload of 40000 bytes is said to have 40001"):
+        outcome(fill, [Verbatim(queue=1, length=40_001, payload=bytes(40_000))], 100_000, None)
 
 
 @pytest.mark.parametrize("fill", BOTH)
@@ -200,10 +247,20 @@ def test_a_table_that_is_none_leaves_the_others_as_they_were():
 
 
 def test_fields_that_belong_to_another_class_are_refused():
-    fields = [*Plain.__struct_fields__, "run", "encoding", "write_into"]
+    fields = [*Plain.__struct_fields__, "run", "verbatim", "encoding", "write_into"]
     imitation = type("Imitation", (), {name: getattr(Plain, name) for name in fields})
     with pytest.raises(TypeError, match="is not a slot"):
         filled(_filling.fill, [imitation()], fresh_tables())
+
+
+@pytest.mark.parametrize("lacks", ["run", "verbatim", "encoding", "write_into", "queue", "payload"])
+def test_a_class_that_lacks_something_is_refused(lacks):
+    fields = {"run": False, "verbatim": True, "encoding": 1, "write_into": print}
+    present = {name: value for name, value in fields.items() if name != lacks}
+    slots = [name for name in (*Entry.__struct_fields__, "payload") if name != lacks]
+    poor = type("Poor", (), {**present, "__slots__": slots})
+    with pytest.raises(AttributeError, match=lacks):
+        filled(_filling.fill, [poor()], fresh_tables())
 
 
 class Other(Plain):
@@ -237,7 +294,7 @@ def test_what_is_too_long_for_a_row_does_not_fit_either(fill, length):
     """So that it is refused like everything that is too large."""
     entry = plain(1, b"x")
     entry.length = length
-    assert filled(fill, [entry], fresh_tables())[0] == (0, 0, 0)
+    assert filled(fill, [entry], fresh_tables())[0] == (0, 0, 0, None)
 
 
 @pytest.mark.parametrize("flags", [-1, 1 << 16])

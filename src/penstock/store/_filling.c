@@ -19,6 +19,7 @@
 #define RUN 1
 #define ENCODING_MAX 62 /* a table has a bit for each */
 #define OTHERS_CRC_BYTES 4096 /* above: the library's, which takes three streams at once */
+#define DIRECT_BYTES 32768 /* from here on a payload that needs no change is not copied */
 
 /* --- CRC32C --------------------------------------------------------------------------------------------------------- */
 
@@ -105,7 +106,8 @@ struct kind { /* of entries */
     PyTypeObject *type;
     PyObject *write_into; /* a function that takes the entry first */
     int64_t encoding;
-    int is_run;
+    int is_run, verbatim;
+    Py_ssize_t payload; /* where, if it is verbatim */
     ENTRY_FIELDS(PLACE)
 };
 
@@ -119,12 +121,15 @@ static PyObject *queue_not_found, *others_crc;
 
 static int learn(struct kind *kind, PyTypeObject *type)
 {
-    PyObject *is_run = PyObject_GetAttrString((PyObject *)type, "run");
-    PyObject *encoding = PyObject_GetAttrString((PyObject *)type, "encoding");
-    PyObject *writer = PyObject_GetAttrString((PyObject *)type, "write_into");
-    int failed = is_run == NULL || encoding == NULL || writer == NULL ENTRY_FIELDS(ASK);
+    PyObject *is_run = NULL, *verbatim = NULL, *encoding = NULL, *writer = NULL;
+    int failed = (is_run = PyObject_GetAttrString((PyObject *)type, "run")) == NULL ||
+                 (verbatim = PyObject_GetAttrString((PyObject *)type, "verbatim")) == NULL ||
+                 (encoding = PyObject_GetAttrString((PyObject *)type, "encoding")) == NULL ||
+                 (writer = PyObject_GetAttrString((PyObject *)type, "write_into")) == NULL ENTRY_FIELDS(ASK);
     if (!failed) {
         kind->is_run = PyObject_IsTrue(is_run);
+        kind->verbatim = PyObject_IsTrue(verbatim);
+        kind->payload = kind->verbatim ? slot_of(type, "payload") : 0;
         kind->encoding = PyLong_AsLongLong(encoding);
         failed = PyErr_Occurred() != NULL;
     }
@@ -133,6 +138,7 @@ static int learn(struct kind *kind, PyTypeObject *type)
         failed = 1;
     }
     Py_XDECREF(is_run);
+    Py_XDECREF(verbatim);
     Py_XDECREF(encoding);
     if (failed) {
         Py_XDECREF(writer);
@@ -385,17 +391,27 @@ static int call_write_into(struct kind *kind, PyObject *entry, PyObject *view, i
     return done == NULL ? -1 : 0;
 }
 
-static int payload_crc(PyObject *view, const unsigned char *buffer, int64_t at, int64_t length, uint32_t *crc)
+/* What a verbatim entry holds, a new reference; it has as many bytes as the entry says. */
+static PyObject *payload_of(struct kind *kind, PyObject *entry, int64_t length)
 {
-    if (length <= OTHERS_CRC_BYTES) {
-        *crc = crc32c(buffer + at, (size_t)length, 0);
-        return 0;
-    }
-    PyObject *part = PySequence_GetSlice(view, (Py_ssize_t)at, (Py_ssize_t)(at + length));
-    if (part == NULL)
-        return -1;
-    PyObject *found = PyObject_CallOneArg(others_crc, part);
-    Py_DECREF(part);
+    PyObject *payload = slot(entry, kind->payload);
+    if (payload == NULL)
+        return NULL;
+    Py_buffer bytes;
+    if (PyObject_GetBuffer(payload, &bytes, PyBUF_SIMPLE))
+        return NULL;
+    int64_t found = bytes.len;
+    PyBuffer_Release(&bytes);
+    if (found != length)
+        return PyErr_Format(PyExc_ValueError, "a payload of %lld bytes is said to have %lld", (long long)found,
+                            (long long)length);
+    Py_INCREF(payload);
+    return payload;
+}
+
+static int crc_of(PyObject *payload, uint32_t *crc)
+{
+    PyObject *found = PyObject_CallOneArg(others_crc, payload);
     if (found == NULL)
         return -1;
     *crc = (uint32_t)PyLong_AsUnsignedLong(found);
@@ -403,8 +419,21 @@ static int payload_crc(PyObject *view, const unsigned char *buffer, int64_t at, 
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int crc_in(PyObject *view, const unsigned char *buffer, int64_t at, int64_t length, uint32_t *crc)
+{
+    if (length <= OTHERS_CRC_BYTES) {
+        *crc = crc32c(buffer + at, (size_t)length, 0);
+        return 0;
+    }
+    PyObject *part = PySequence_GetSlice(view, (Py_ssize_t)at, (Py_ssize_t)(at + length));
+    int failed = part == NULL || crc_of(part, crc);
+    Py_XDECREF(part);
+    return failed ? -1 : 0;
+}
+
 struct call {
     PyObject *view, *now, *turn, *tables, *touched, *numbered, *flags;
+    PyObject *follows; /* a payload that was not put into the buffer, or NULL; nothing comes behind it */
     Py_buffer buffer;
     int64_t limit, base, secret, synced, now_ms;
 };
@@ -453,9 +482,12 @@ static int one(struct call *call, struct tail *tail, PyObject *entry, Py_ssize_t
         tail->encodings |= (int64_t)1 << kind.encoding;
         offset = tail->next_offset;
         row = tail->next_row;
-        failed = set_slot_number(entry, kind.offset, offset) || set_slot_number(entry, kind.row, row) ||
-                 call_write_into(&kind, entry, call->view, payload_at, key, call->now);
+        failed = set_slot_number(entry, kind.offset, offset) || set_slot_number(entry, kind.row, row);
     }
+    if (!failed && kind.verbatim && length >= DIRECT_BYTES)
+        failed = (call->follows = payload_of(&kind, entry, length)) == NULL;
+    else if (!failed)
+        failed = call_write_into(&kind, entry, call->view, payload_at, key, call->now);
     Py_DECREF(key);
     if (failed || flags_of(call, index, &flags))
         return -1;
@@ -469,7 +501,7 @@ static int one(struct call *call, struct tail *tail, PyObject *entry, Py_ssize_t
         return -1;
     unsigned char *buffer = call->buffer.buf, *head = buffer + at, *facts = head + FACTS_AT;
     uint32_t crc;
-    if (payload_crc(call->view, buffer, payload_at, length, &crc))
+    if (call->follows != NULL ? crc_of(call->follows, &crc) : crc_in(call->view, buffer, payload_at, length, &crc))
         return -1;
     little4(facts, crc);
     little4(facts + 4, length);
@@ -502,7 +534,11 @@ static PyObject *fill_all(struct call *call, PyObject *entries, Py_ssize_t index
         if (state)
             break;
         payload_bytes += behind - at - HEADER_BYTES;
-        at = behind;
+        at = call->follows != NULL ? at + HEADER_BYTES : behind;
+        if (call->follows != NULL) {
+            index++;
+            break;
+        }
     }
     if (state < 0) { /* the caller takes every table back to its mark */
         if (tail.rows.obj != NULL)
@@ -512,7 +548,8 @@ static PyObject *fill_all(struct call *call, PyObject *entries, Py_ssize_t index
     }
     if (let_go(&tail))
         return NULL;
-    return Py_BuildValue("(nLL)", index, (long long)at, (long long)payload_bytes);
+    return Py_BuildValue("(nLLO)", index, (long long)at, (long long)payload_bytes,
+                         call->follows != NULL ? call->follows : Py_None);
 }
 
 static PyObject *fill(PyObject *module, PyObject *arguments)
@@ -525,7 +562,7 @@ static PyObject *fill(PyObject *module, PyObject *arguments)
                           &secret, &synced, &call.now, &PyLong_Type, &call.turn, &PyDict_Type, &call.tables, &PyList_Type, &call.touched,
                           &PyList_Type, &call.numbered, &call.flags))
         return NULL;
-    call.base = base, call.secret = secret, call.synced = synced;
+    call.base = base, call.secret = secret, call.synced = synced, call.follows = NULL;
     call.now_ms = PyLong_AsLongLong(call.now);
     if (call.now_ms == -1 && PyErr_Occurred())
         return NULL;
@@ -534,6 +571,7 @@ static PyObject *fill(PyObject *module, PyObject *arguments)
     call.limit = limit < call.buffer.len ? limit : call.buffer.len;
     PyObject *done = index < 0 ? PyErr_Format(PyExc_ValueError, "no entry %zd", index) : fill_all(&call, entries, index);
     PyBuffer_Release(&call.buffer);
+    Py_XDECREF(call.follows);
     return done;
 }
 

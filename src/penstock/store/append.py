@@ -72,12 +72,14 @@ class Appender:
         written, numbered = list[tuple[int, int]](), list[Entry]()
         while True:
             base = log.end
-            index, used, payload_bytes = fill(
+            index, used, payload_bytes, follows = fill(
                 all_of_them, index, view, min(len(view), log.room), base, log.segments.secret, self._commits.durable,
                 now_ms, self._turn, self._tables, touched, numbered, flags_of,
             )  # fmt: skip
             written.append((base, payload_bytes))
             log.write(view[:used])
+            if follows is not None:
+                log.write(follows)
             if index == len(all_of_them):
                 return written, numbered
             view = self._make_room(all_of_them[index].length, now_ms)

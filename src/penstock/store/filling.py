@@ -14,6 +14,7 @@ from penstock.store.layout import FACTS, HEADER, HEADER_BYTES, MAGIC, RUN, SEED_
 from penstock.store.table import Mark, QueueTable
 
 _COMPILED = "penstock.store._filling"
+DIRECT_BYTES = 32_768  # from here on a copy costs more than a write of its own
 
 
 def fill_in_python(
@@ -30,9 +31,10 @@ def fill_in_python(
     touched: list[Mark],
     numbered: list[Entry],
     flags_of: list[int] | None,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, memoryview | bytes | None]:
     """Put entries from `index` on into `view`, whose first byte is `base` in the log, and rows into their tables, until
-    one would reach behind `limit`. Which entry that is, how many bytes are used, and how many of them are payload.
+    one would reach behind `limit`. Which entry that is, how many bytes are used, and how many bytes of payload there
+    are. A long payload that needs no change is not put there: it is the last, and returned as what follows.
 
     Tables that this append has not touched before (their `turn`) are marked in `touched`; entries of producers that
     number their messages go into `numbered`. After an error the caller takes all tables back to their marks.
@@ -45,7 +47,7 @@ def fill_in_python(
         payload_at = at + HEADER_BYTES
         behind = payload_at + length
         if behind > limit:
-            return number, at, payload_bytes
+            return number, at, payload_bytes, None
         try:
             table = tables[queue]
         except KeyError:
@@ -55,7 +57,12 @@ def fill_in_python(
             touched.append((table, table.next_row, table.next_offset, table.live_bytes))
         table.encodings |= 1 << entry.encoding
         entry.offset, entry.row = offset, row = table.next_offset, table.next_row
-        entry.write_into(view, payload_at, queue, offset, now_ms)
+        direct = entry.verbatim and length >= DIRECT_BYTES
+        payload = entry.payload if direct else view[payload_at:behind]  # type: ignore[attr-defined]
+        if not direct:
+            entry.write_into(view, payload_at, queue, offset, now_ms)
+        elif len(payload) != length:
+            raise ValueError(f"a payload of {len(payload)} bytes is said to have {length}")
         flags = flags_of[number] if flags_of else 0
         if entry.run:
             flags |= RUN
@@ -66,13 +73,15 @@ def fill_in_python(
         if producer and sequence >= 0:
             numbered.append(entry)
         facts = pack_facts(
-            crc32c(view[payload_at:behind]), length, queue, count, row, offset, now_ms, synced,
+            crc32c(payload), length, queue, count, row, offset, now_ms, synced,
             producer, sequence, entry.encoding, flags, tag,
         )  # fmt: skip
         pack_header(view, at, MAGIC, crc32c(facts, (seed + at) & SEED_MASK), facts)
-        at = behind
         payload_bytes += length
-    return len(entries), at, payload_bytes
+        if direct:
+            return number + 1, payload_at, payload_bytes, payload
+        at = behind
+    return len(entries), at, payload_bytes, None
 
 
 def reveal_in_python(touched: list[Mark], last_ms: int, sync: Durability) -> list[Shown]:

@@ -48,7 +48,7 @@ class Log:
             return 0
         return (self._active.number + 1) * self.segments.segment_bytes - self.end
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: memoryview | bytes) -> None:
         """Put bytes at the end; they fit into the active segment."""
         if self._active is None or not data:
             return

@@ -51,6 +51,7 @@ class PulsarEntry(Entry):
     """One send. `payload` is a view into the receive buffer: it is copied when the entry is appended."""
 
     encoding: ClassVar[int] = PULSAR
+    verbatim: ClassVar[bool] = True
 
     payload: memoryview | bytes = b""
 
