@@ -39,33 +39,27 @@ def fill_in_python(
     Tables that this append has not touched before (their `turn`) are marked in `touched`; entries of producers that
     number their messages go into `numbered`. After an error the caller takes all tables back to their marks.
     """
-    pack_facts, pack_header = FACTS.pack, HEADER.pack_into
-    at, payload_bytes, seed = 0, 0, secret + base
+    pack_facts, pack_header, at, payload_bytes, seed = FACTS.pack, HEADER.pack_into, 0, 0, secret + base
     for number in range(index, len(entries)):
         entry = entries[number]
         queue, length, count, tag = entry.queue, entry.length, entry.count, entry.tag
         payload_at = at + HEADER_BYTES
-        behind = payload_at + length
-        if behind > limit:
+        if (behind := payload_at + length) > limit:
             return number, at, payload_bytes, None
-        try:
-            table = tables[queue]
-        except KeyError:
-            raise QueueNotFound(str(queue)) from None
+        if (table := tables.get(queue)) is None:
+            raise QueueNotFound(str(queue))
         if table.turn != turn:
             table.turn = turn
             touched.append((table, table.next_row, table.next_offset, table.live_bytes))
         table.encodings |= 1 << entry.encoding
         entry.offset, entry.row = offset, row = table.next_offset, table.next_row
-        direct = entry.verbatim and length >= DIRECT_BYTES
-        payload = entry.payload if direct else view[payload_at:behind]  # type: ignore[attr-defined]
-        if not direct:
+        if direct := entry.verbatim and length >= DIRECT_BYTES:
+            payload = _payload_of(entry, length)
+        else:
+            payload = view[payload_at:behind]
             entry.write_into(view, payload_at, queue, offset, now_ms)
-        elif len(payload) != length:
-            raise ValueError(f"a payload of {len(payload)} bytes is said to have {length}")
-        flags = flags_of[number] if flags_of else 0
+        flags = (flags_of[number] if flags_of else 0) | (RUN if entry.run else 0)
         if entry.run:
-            flags |= RUN
             table.add_run(base + payload_at, offset, now_ms, entry.spans(), HEADER_BYTES)
         else:
             table.add(base + payload_at, length, offset, count, now_ms, tag, HEADER_BYTES)
@@ -82,6 +76,13 @@ def fill_in_python(
             return number + 1, payload_at, payload_bytes, payload
         at = behind
     return len(entries), at, payload_bytes, None
+
+
+def _payload_of(entry: Entry, length: int) -> memoryview | bytes:
+    payload: memoryview | bytes = entry.payload  # type: ignore[attr-defined]
+    if len(payload) != length:
+        raise ValueError(f"a payload of {len(payload)} bytes is said to have {length}")
+    return payload
 
 
 def reveal_in_python(touched: list[Mark], last_ms: int, sync: Durability) -> list[Shown]:
