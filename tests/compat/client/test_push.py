@@ -10,16 +10,24 @@ from tests.compat.client.test_allocate import packed, room_of
 from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, bodies
 
 from penstock.client import positions
-from penstock.client.allocate import Averagely, AveragelyByCircle, ByConfig, ConsistentHash, MachineRoomNearby
+from penstock.client.allocate import (
+    Averagely,
+    AveragelyByCircle,
+    ByConfig,
+    ConsistentHash,
+    MachineRoomNearby,
+    Strategy,
+)
 from penstock.client.consumer import ConsumerSettings, Later, PushConsumer
 from penstock.client.instance import Timers
 from penstock.client.message import Message, Received
 from penstock.client.positions import FIRST
 from penstock.client.producer import Producer, by_key
-from penstock.client.routes import MessageQueue
+from penstock.client.routes import MessageQueue, ids_in_order, in_order
 
 QUICK = Timers(persist_interval_ms=200, rebalance_interval_ms=2_000, route_interval_ms=1_000)
 WITHIN_S = 60
+JAVA_IP = "127.0.0.1"
 STRATEGIES = {  # Java's name and setting, and ours; nobody is in the brokers' room, so all share what is there
     "avg": ("AVG", "", Averagely()),
     "circle": ("AVG_BY_CIRCLE", "", AveragelyByCircle()),
@@ -247,22 +255,35 @@ async def test_the_tool_shows_the_consumer(producer, consumer, admin, topic, gro
 async def test_java_and_python_share_a_group(client, strategy, producer, consumer, use, new_topic, group, broker):
     """No queue is read twice and none is left, whoever comes first; when one goes, the other has them all."""
     topic = await asyncio.to_thread(new_topic, 8)
-    inbox = Inbox()
+    queues, inbox = in_order(await producer.queues(topic)), Inbox()
     named, setting, ours = STRATEGIES[strategy]
     async with consumer(inbox, topics={topic: "*"}, strategy=ours) as one:
         await until(lambda: len(owned(one, topic)) == 8, "all queues")
-        words = ("--strategy", named, "--setting", setting)
+        instance, share = part_of(ours, queues, one.instance.client_id)
+        words = ("--strategy", named, "--setting", setting, "--ip", JAVA_IP, "--instance", instance)
         java = await asyncio.to_thread(use(client).push, topic, group, *words)
         with java:
-            await until(lambda: len(owned(one, topic)) < 8, "a share for Java")
+            await until(lambda: owned(one, topic) == share, "our share, and one for Java")
             await asyncio.sleep(3)  # Java takes its share by itself, and no one tells
             sent = await send(producer, topic, 80)
-            mine = {queue.queue for queue in one.owned if queue.topic == topic}
-            expected = 10 * len(mine)
+            expected = 10 * len(share)
             await inbox.until(expected)
             theirs = [line["body"] for line in await asyncio.to_thread(java.take, 80 - expected)]
         assert Counter([*inbox.texts, *theirs, *(line["body"] for line in java.rest)]) == dict.fromkeys(sent, 1)
         await until(lambda: len(owned(one, topic)) == 8, "all queues again")
+
+
+def part_of(strategy: Strategy, queues: list[MessageQueue], client_id: str) -> tuple[str, list[int]]:
+    """A name for a Java instance with which both have a share, and ours then. The hash gives all queues to one of two
+    once in fifty times: that is right, and shows nothing.
+    """
+
+    def ours(instance: str) -> list[int]:
+        ids = ids_in_order([client_id, f"{JAVA_IP}@{instance}"])
+        return sorted(queue.queue for queue in strategy.allocate("", client_id, queues, ids))
+
+    instance = next(name for name in map(str, range(100)) if 0 < len(ours(name)) < len(queues))
+    return instance, ours(instance)
 
 
 async def test_java_and_python_read_what_they_were_told_to(producer, consumer, use, new_topic, group):
