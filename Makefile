@@ -10,6 +10,7 @@ TARGET ?=
 SECONDS ?=
 TESTS  ?=
 ARGS   ?=
+AGAIN  ?=
 SPARK  ?=
 SPARK_STAMP = $(if $(SPARK),build/spark-$(SPARK)/.complete,$(STAMP))
 LOOPS  := $(shell find src -name '_*.c' -o -name '*.h')  # compiled: made anew when they change
@@ -52,10 +53,10 @@ test: $(STAMP) ## all tests; some: make test TESTS=tests/store
 	@$(PY) -m pytest $(TESTS)
 
 interop: $(STAMP) ## the real clients of RocketMQ and Pulsar against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
-	@$(PY) -m pytest -m interop tests/compat $(AGAIN)
+	@$(PY) -m pytest -m interop $(or $(TESTS),tests/compat) $(AGAIN)
 
 test-spark: $(SPARK_STAMP) ## all tests on Spark, the long ones too: kills, a cluster, every pipeline; on another Spark: make test-spark SPARK=4.3.0
-	@$(dir $(SPARK_STAMP))bin/python -m pytest -m "spark or not spark" $(or $(TESTS),tests/spark)
+	@$(dir $(SPARK_STAMP))bin/python -m pytest -m "spark or not spark" $(or $(TESTS),tests/spark) $(AGAIN)
 
 # Everything as in constraints.txt, but another Spark.
 build/spark-%/.complete: pyproject.toml constraints.txt tests/spark/pyspark-%.txt

@@ -7,6 +7,8 @@ sentence; a build that fails raises `BuildFailed` with the tool's own words.
 Packages come through the ordinary clients (mvn, go, npm) from wherever those are set up to look.
 """
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -60,13 +62,25 @@ def built(name: str, source: Path, build: Build, say: Say = quiet, limit_s: floa
     complete = folder / ".complete"
     if complete.exists():
         return folder
-    say(f"building {name} (the first time takes a minute: its packages are fetched)")
-    for older in BUILDS.glob(f"{name}-*"):
-        shutil.rmtree(older)
-    folder.mkdir(parents=True)
-    build(source, folder, limit_s)
-    complete.touch()
+    with _alone(name):
+        if complete.exists():
+            return folder
+        say(f"building {name} (the first time takes a minute: its packages are fetched)")
+        for older in BUILDS.glob(f"{name}-*"):
+            shutil.rmtree(older)
+        folder.mkdir(parents=True)
+        build(source, folder, limit_s)
+        complete.touch()
     return folder
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Nobody else builds this meanwhile; who comes second waits, and finds it built."""
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with (BUILDS / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _fingerprint(source: Path) -> str:
