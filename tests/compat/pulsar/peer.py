@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.compat.pulsar import toolchain
-from tests.compat.rocketmq.peer import HOST, free_port, stopped, wait_for
+from tests.compat.rocketmq.peer import HOST, free_port, killed, wait_for
 
 MAIN = "org.apache.pulsar.PulsarStandaloneStarter"
 WITHOUT = ("--no-functions-worker", "--no-stream-storage")
@@ -88,7 +88,7 @@ def real_pulsar(
         wait_for(process, lambda: _is_ready(ports.web), folder / "output", "Pulsar")
         yield Peer(f"pulsar://{HOST}:{ports.broker}", f"http://{HOST}:{ports.web}", process.pid)
     finally:
-        stopped(process)
+        killed(process)
 
 
 def _own_settings(ports: Ports) -> dict[str, str]:

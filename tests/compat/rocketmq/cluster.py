@@ -89,9 +89,7 @@ class RealCluster:
         self._running[name] = peer.started(self._classpath, member.main, member.settings, JVM_FLAGS)
 
     def kill(self, name: str) -> None:
-        process = self._running.pop(name)
-        process.kill()
-        process.wait()
+        peer.killed(self._running.pop(name))
 
     def whole(self) -> None:
         """Start whoever is down, and wait until both name servers know all brokers."""
@@ -102,9 +100,7 @@ class RealCluster:
 
     def end(self) -> None:
         for process in self._running.values():
-            process.terminate()
-        for process in self._running.values():
-            peer.stopped(process)
+            peer.killed(process)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 

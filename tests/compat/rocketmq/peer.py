@@ -136,7 +136,7 @@ def process(classpath: str, main: str, settings: Path) -> Iterator[subprocess.Po
     try:
         yield begun
     finally:
-        stopped(begun)
+        killed(begun)
 
 
 def started(classpath: str, main: str, settings: Path, flags: Iterable[str] = JVM_FLAGS) -> subprocess.Popen[bytes]:
@@ -151,6 +151,12 @@ def started(classpath: str, main: str, settings: Path, flags: Iterable[str] = JV
             stdout=output,
             stderr=output,
         )
+
+
+def killed(process: subprocess.Popen[bytes]) -> None:
+    """For who leaves nothing that is looked at again: a broker takes ten seconds and more to shut down."""
+    process.kill()
+    process.wait()
 
 
 def stopped(process: subprocess.Popen[bytes]) -> None:
