@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
 
-MODULES = ("penstock.store._filling", "penstock.store._syncing", "penstock.wire.rocketmq._records")
+MODULES = (
+    "penstock.store._filling",
+    "penstock.store._syncing",
+    "penstock.spark._columns",
+    "penstock.wire.rocketmq._records",
+)
 IN_USE: dict[str, bool] = {}  # by module, once it was asked for
 
 

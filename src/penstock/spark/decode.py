@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import logs
+from penstock.spark.gather import array_of, gathered, spans, woven
 from penstock.spark.hop import Buffer, Ints
-from penstock.spark.properties import Properties, spans, woven
+from penstock.spark.properties import Properties
 from penstock.spark.ranges import Range
 from penstock.spark.records import BadRecords, Records, records_in
 from penstock.wire.rocketmq import properties as props
@@ -144,7 +145,7 @@ def _repeated(value: str, count: int) -> pa.Array:
 
 
 def _body(rows: Rows) -> pa.Array:
-    plain = spans(rows.records.octets, woven(*rows.records.bodies()), 2)
+    plain = array_of(gathered(rows.records.octets, *rows.records.bodies()))
     if not rows.opened_bodies:
         return plain
     chosen = np.arange(len(rows))
@@ -161,14 +162,11 @@ def _time(ms: npt.NDArray[np.int64]) -> pa.Array:
 
 def _message_id(rows: Rows) -> pa.Array:
     """The unique key that the client gave it; where the message is, when it gave none."""
-    given = rows.properties.values(props.UNIQ_KEY)
-    missing = np.flatnonzero(given.missing)
-    if not len(missing):
-        return given.column()
-    found, places = given.found(), _places(rows.records, missing)
-    chosen = given.chosen.copy()
-    chosen[missing] = len(found) + np.arange(len(missing))
-    return pa.concat_arrays([found, places]).take(pa.array(chosen))
+    given = rows.properties.column(props.UNIQ_KEY)
+    if not given.null_count:
+        return given
+    missing = pc.is_null(given)
+    return pc.replace_with_mask(given, missing, _places(rows.records, np.flatnonzero(missing)))
 
 
 def _places(records: Records, rows: Ints) -> pa.Array:
@@ -195,8 +193,8 @@ MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
     "topic": lambda rows: _repeated(rows.source.topic, len(rows)),
     "queue": lambda rows: pa.array(np.full(len(rows), rows.source.queue, dtype=np.int32)),
     "offset": lambda rows: pa.array(rows.records.offsets),
-    "key": lambda rows: rows.properties.values(props.KEYS).column(),
-    "tags": lambda rows: rows.properties.values(props.TAGS).column(),
+    "key": lambda rows: rows.properties.column(props.KEYS),
+    "tags": lambda rows: rows.properties.column(props.TAGS),
     "body": _body,
     "properties": lambda rows: rows.properties.maps(),
     "born_time": lambda rows: _time(rows.records.heads["born_ms"]),

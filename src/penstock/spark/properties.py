@@ -1,7 +1,8 @@
 """The properties of many messages, taken apart at once.
 
-All properties stand in one buffer, each message's behind two separators (in the place of their length), so that every
-pair begins behind a separator and no pair reaches from one message into the next:
+Nearly all are plain, and found by a compiled loop (`gather.py`). `Apart` is for all of them, and right by definition:
+properties stand in one buffer, each message's behind two separators (in the place of their length), so that every pair
+begins behind a separator and no pair reaches from one message into the next:
 
     02 02 NAME 01 VALUE 02 NAME 01 VALUE 02   02 02 NAME 01 VALUE   02 02   ...
 
@@ -15,39 +16,59 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.spark.gather import Column, array_of, gathered, pairs, spans, texts, woven
 from penstock.spark.hop import Ints
 from penstock.spark.records import Octets, Records
+from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
 
+LENGTH_BYTES = 2  # of the length that stands before the properties of a message
+
 _NAME_END, _VALUE_END = ord(NAME_END), ord(VALUE_END)
-BINARY = pa.binary()
 _WORD_BYTES = 8
 _CODES_MAX = 64  # names that fit into the bits of one number
-
-
-def spans(octets: Octets, borders: Ints, step: int, first: int = 0, kind: pa.DataType = BINARY) -> pa.Array:
-    """Of the pieces between borders, in order, every `step`-th, copied behind each other."""
-    every = pa.Array.from_buffers(
-        kind, max(len(borders) - 1, 0), [None, pa.py_buffer(borders.astype(np.int32)), pa.py_buffer(octets)]
-    )
-    return every.take(pa.array(np.arange(first, len(borders) - 1, step, dtype=np.int32)))
-
-
-def woven(*columns: Ints) -> Ints:
-    """The first of each, then the second of each, ..."""
-    out = np.empty(len(columns[0]) * len(columns), dtype=np.int64)
-    for at, column in enumerate(columns):
-        out[at :: len(columns)] = column
-    return out
+NAMES = (props.KEYS, props.TAGS, props.UNIQ_KEY)  # what has columns
+_NAMES = tuple(name.encode() for name in NAMES)
 
 
 class Properties:
+    """What columns are made of: plain ones as they are found, others by arrays."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        starts, ends = records.properties()
+        self._where = records.octets, starts + LENGTH_BYTES, ends
+
+    def column(self, name: str) -> pa.Array:
+        """One of `NAMES`, for each message; null where there is none."""
+        if self._plain is None:
+            return self._apart.values(name).column()
+        return array_of(self._plain[NAMES.index(name)], pa.string(), empty_is_null=True)
+
+    def maps(self) -> pa.Array:
+        """Of each message, all."""
+        found = pairs(*self._where)
+        if found is None:
+            return self._apart.maps()
+        firsts = pa.Array.from_buffers(pa.int32(), len(self._records) + 1, [None, pa.py_buffer(found[0])])
+        return pa.MapArray.from_arrays(firsts, array_of(found[1], pa.string()), array_of(found[2], pa.string()))
+
+    @functools.cached_property
+    def _plain(self) -> tuple[Column, ...] | None:
+        return texts(*self._where, _NAMES)
+
+    @functools.cached_property
+    def _apart(self) -> "Apart":
+        return Apart(self._records)
+
+
+class Apart:
     def __init__(self, records: Records) -> None:
         starts, ends = records.properties()
         self._count = len(starts)
         sizes = ends - starts
         self._rows = np.concatenate(([0], np.cumsum(sizes)))  # where each message's begin, and the end
-        self._keep(_gathered(records.octets, starts, ends))
+        self._keep(np.frombuffer(gathered(records.octets, starts, ends)[1], np.uint8)[: int(sizes.sum())])
         self._octets[self._rows[:-1]] = self._octets[self._rows[:-1] + 1] = _VALUE_END
         if not _is_utf8(self._octets):
             self._mend()
@@ -144,14 +165,6 @@ class Values:
         if len(found) == len(self.chosen) and not self.missing.any():
             return found
         return found.take(pa.array(self.chosen, mask=self.missing))
-
-
-def _gathered(octets: Octets, starts: Ints, ends: Ints) -> Octets:
-    """What stands between these places, behind each other."""
-    if not len(starts):
-        return np.empty(0, dtype=np.uint8)
-    together = spans(octets, woven(starts, ends), 2)
-    return np.frombuffer(together.buffers()[2] or b"", np.uint8)[: int((ends - starts).sum())]
 
 
 def _is_utf8(octets: Octets) -> bool:
