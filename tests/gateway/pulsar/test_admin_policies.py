@@ -314,6 +314,10 @@ async def test_there_is_an_end_to_consumers_and_subscriptions(http, client):
     await http.topic("POST", "orders", "/maxSubscriptionsPerTopic", 1)
     assert (await client.not_a_consumer(TOPIC, "t", 1)).error == ServerError.NotAllowedError
     await client.consumer(TOPIC, "reader", 2, durable=False)
+    refused = await http.topic("PUT", "orders", "/subscription/t", "earliest")
+    assert (refused.status, "maximum number of subscriptions" in refused.reason) == (405, True)
+    assert (await client.refused(TOPIC, initial_subscription_name="t")).error == ServerError.NotAllowedError
+    assert await http.of("orders", "/subscriptions") == ["reader", "s"]
     await http.topic("POST", "orders", "/maxConsumersPerSubscription", 1)
     error = await client.not_a_consumer(TOPIC, consumer_id=3, subType=Shared)
     assert (error.error, "Subscription reached max consumers" in error.message) == (ServerError.ConsumerBusy, True)

@@ -360,3 +360,25 @@ async def test_an_unloaded_topic_sends_everybody_away_and_takes_them_again(http,
     assert (await client.producer(partition)).producer_ready
     await client.consumer(partition)
     assert (await http.topic("PUT", "none", "/unload")).status == 404
+
+
+@pytest.mark.parametrize("path", ["unload", "0x00000000_0xffffffff/unload"])
+async def test_an_unloaded_namespace_sends_everybody_away_from_its_topics(http, client, connect, path):
+    elsewhere = await connect()
+    assert (await http("PUT", "/admin/v2/namespaces/public/other")).status == 204
+    await elsewhere.producer("public/other/t")
+    await client.producer("a", 1)
+    await client.consumer("b")
+    assert (await http("PUT", f"/admin/v2/namespaces/public/default/{path}")).status == 204
+    assert (await client.next("close_producer")).producer_id == 1
+    await client.next("close_consumer")
+    await client.producer("a", 1)
+    await client.consumer("b")
+    await elsewhere.settled()
+    assert elsewhere.none_of("close_producer")
+
+
+@pytest.mark.parametrize("path", ["nowhere/unload", "default/0x00000000_0x80000000/unload"])
+async def test_a_namespace_or_a_bundle_that_is_not_there_cannot_be_unloaded(http, path):
+    answer = await http("PUT", f"/admin/v2/namespaces/public/{path}")
+    assert (answer.status, bool(answer.reason)) == (404, True)

@@ -77,8 +77,9 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
     broker.bus.listen(partial(_on_event, broker))
     policies.on_change(broker.subscriptions.limit)
     broker.compaction.serve(f"{Compactor.__module__}:{Compactor.__name__}")
-    desks = Desks(places, consumers, Seek(consumers, broker.subscriptions, broker.compaction, broker.fetcher), home)
-    router = _router(broker, desks, subscribing, schemas, clock, config)
+    seek = Seek(consumers, broker.subscriptions, broker.compaction, broker.fetcher)
+    desks = Desks(places, subscribing, consumers, seek, home)
+    router = _router(broker, desks, schemas, clock, config)
     guests = Guests(config.connections_max)
     reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
     gateway = Gateway(lambda: Connection(router, guests, reception, config), guests)
@@ -91,10 +92,8 @@ def _on_event(broker: Broker, event: Event) -> None:
         broker.producers.send_away_from(broker.topics.has_queue, ProducerBusy(f"{event.topic} was deleted"))
 
 
-def _router(
-    broker: Broker, desks: Desks, subscribing: Subscribing, schemas: SchemaDesk, clock: Clock, config: PulsarConfig
-) -> Router:
-    places, consumers, seek, home = desks
+def _router(broker: Broker, desks: Desks, schemas: SchemaDesk, clock: Clock, config: PulsarConfig) -> Router:
+    places, subscribing, consumers, seek, home = desks
     producers = ProducerDesk(
         places, broker.producers, broker.publisher, broker.policies, subscribing, schemas, clock, config
     )

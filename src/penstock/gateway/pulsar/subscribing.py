@@ -67,6 +67,7 @@ class Subscribing:
             if not self._policies.applied(place.topic.name).subscription_creation:
                 why = f"subscription {name!r} is not there, none is made by itself (pulsar.auto_create_subscriptions)"
                 raise Refused(ServerError.NotAllowedError, why)
+            self.check_room(place)
             await self._subscriptions.create(there, name, self._fetcher.rows(place.queue)[0], Style())
 
 

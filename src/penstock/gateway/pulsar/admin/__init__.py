@@ -46,6 +46,7 @@ from penstock.gateway.pulsar.consumers import ConsumerDesk
 from penstock.gateway.pulsar.lookup import Home
 from penstock.gateway.pulsar.places import Places
 from penstock.gateway.pulsar.seek import Seek
+from penstock.gateway.pulsar.subscribing import Subscribing
 
 MOUNTS = ("admin", "lookup", "status.html")  # what its paths begin with
 
@@ -54,19 +55,20 @@ class Desks(NamedTuple):
     """What it shares with the binary side."""
 
     places: Places
+    subscribing: Subscribing
     consumers: ConsumerDesk
     seek: Seek
     home: Home
 
 
 def admin_table(broker: Broker, desks: Desks, clock: Clock, config: PulsarConfig, obstacle: Callable[[], str]) -> Table:
-    places, consumers, seek, home = desks
+    places, subscribing, consumers, seek, home = desks
     kept = broker.config.broker
     partitions_max = kept.topic_queues_max
     topics = TopicsDesk(
         broker.topics, broker.namespaces, places, broker.producers, broker.subscriptions, consumers, partitions_max
     )
-    subscriptions = SubscriptionsDesk(places, broker.subscriptions, consumers, broker.fetcher)
+    subscriptions = SubscriptionsDesk(places, subscribing, broker.subscriptions, consumers, broker.fetcher)
     figures = TopicFigures(
         broker.producers, broker.subscriptions, broker.fetcher, broker.traffic, clock, broker.policies
     )

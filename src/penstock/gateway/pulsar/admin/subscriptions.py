@@ -13,7 +13,7 @@ from penstock.gateway.pulsar.admin.table import Route
 from penstock.gateway.pulsar.admin.topics import checked, ours
 from penstock.gateway.pulsar.consumers import ConsumerDesk
 from penstock.gateway.pulsar.places import Place, Places
-from penstock.gateway.pulsar.subscribing import check_name, spot_of
+from penstock.gateway.pulsar.subscribing import Subscribing, check_name, spot_of
 from penstock.model import Action
 from penstock.wire.pulsar.topics import TopicName
 
@@ -22,8 +22,16 @@ _ONE = f"{_TOPIC}/subscription/{{subscription}}"
 
 
 class SubscriptionsDesk:
-    def __init__(self, places: Places, subscriptions: Subscriptions, consumers: ConsumerDesk, fetcher: Fetcher) -> None:
-        self._places, self._subscriptions, self._consumers, self._fetcher = places, subscriptions, consumers, fetcher
+    def __init__(
+        self,
+        places: Places,
+        subscribing: Subscribing,
+        subscriptions: Subscriptions,
+        consumers: ConsumerDesk,
+        fetcher: Fetcher,
+    ) -> None:
+        self._places, self._subscribing, self._subscriptions = places, subscribing, subscriptions
+        self._consumers, self._fetcher = consumers, fetcher
 
     def routes(self) -> list[Route]:
         return [
@@ -53,6 +61,8 @@ class SubscriptionsDesk:
         lacking = [place for place in places if self._subscriptions.find(spot_of(place), subscription) is None]
         if not lacking:
             raise SubscriptionExists(subscription, name.full)
+        for place in lacking:
+            self._subscribing.check_room(place)
         for place in lacking:
             await self._create(place, subscription, position)
         return done()

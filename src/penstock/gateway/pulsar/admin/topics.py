@@ -29,6 +29,8 @@ PROPERTIES_CHARS_MAX = 16_384
 _LIST = "/admin/v2/{}/{{tenant}}/{{namespace}}"
 _NAMESPACE = _LIST.format("persistent")
 _TOPIC = f"{_NAMESPACE}/{{topic}}"
+_POLICIES = "/admin/v2/namespaces/{tenant}/{namespace}"
+BUNDLE = "0x00000000_0xffffffff"  # the one that there is: all names
 
 
 class Partitions(msgspec.Struct):
@@ -58,7 +60,7 @@ class TopicsDesk:
     def routes(self) -> list[Route]:
         volatile = _LIST.format("non-persistent")
         return [
-            Route("GET", "/admin/v2/namespaces/{tenant}/{namespace}/topics", self.of_namespace, Action.LOOKUP),
+            Route("GET", f"{_POLICIES}/topics", self.of_namespace, Action.LOOKUP),
             Route("GET", _NAMESPACE, self.listed, Action.MONITOR),
             Route("GET", f"{_NAMESPACE}/partitioned", self.partitioned, Action.MONITOR),
             Route("GET", volatile, self.volatile, Action.MONITOR),
@@ -72,6 +74,8 @@ class TopicsDesk:
             Route("DELETE", f"{_TOPIC}/partitions", self.delete_partitioned, Action.ADMIN),
             Route("POST", f"{_TOPIC}/createMissedPartitions", self.complete, Action.ADMIN),
             Route("PUT", f"{_TOPIC}/unload", self.unload, Action.ADMIN),
+            Route("PUT", f"{_POLICIES}/unload", self.unload_namespace, Action.ADMIN),
+            Route("PUT", f"{_POLICIES}/{{bundle}}/unload", self.unload_bundle, Action.ADMIN),
         ]
 
     # --- lists --------------------------------------------------------------------------------------------------------
@@ -203,9 +207,22 @@ class TopicsDesk:
 
     async def unload(self, asked: Asked) -> Reply:
         """There is no other broker to go to: whoever is connected comes again, as if it had moved."""
-        for place in self._places.each(topic_of(asked, self._places)):
-            self._send_away(place, Refused(ServerError.ServiceNotReady, f"{place.name.full} is being unloaded"))
+        self._unload(topic_of(asked, self._places))
         return done()
+
+    async def unload_namespace(self, asked: Asked) -> Reply:
+        for name, _ in self._in(namespace_of(asked, self._namespaces, self._places)):
+            self._unload(name)
+        return done()
+
+    async def unload_bundle(self, asked: Asked) -> Reply:
+        if asked["bundle"] != BUNDLE:
+            raise Declined(404, f"a namespace has one bundle here, and it is {BUNDLE}")
+        return await self.unload_namespace(asked)
+
+    def _unload(self, name: TopicName) -> None:
+        for place in self._places.each(name):
+            self._send_away(place, Refused(ServerError.ServiceNotReady, f"{place.name.full} is being unloaded"))
 
     def _send_away(self, place: Place, why: PenstockError) -> None:
         for attached in self._subscriptions.of(spot_of(place)):
@@ -220,10 +237,13 @@ class TopicsDesk:
 
     async def delete_all(self, namespace: str) -> None:
         """All topics of a namespace, whoever uses them."""
-        for topic in [topic for topic in self._topics if not topic.system]:
-            name = from_own(topic.name)
-            if name is not None and f"{name.tenant}/{name.namespace}" == namespace:
-                await self._delete(ours(name, topic), self._places.each(name), force=True)
+        for name, topic in self._in(namespace):
+            await self._delete(topic, self._places.each(name), force=True)
+
+    def _in(self, namespace: str) -> list[tuple[TopicName, Topic]]:
+        """The topics of a namespace, without the broker's own."""
+        named = [(from_own(topic.name), topic) for topic in self._topics if not topic.system]
+        return [(name, topic) for name, topic in named if name and f"{name.tenant}/{name.namespace}" == namespace]
 
 
 def ours(name: TopicName, topic: Topic) -> Topic:

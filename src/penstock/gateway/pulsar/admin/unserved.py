@@ -23,7 +23,6 @@ UNSERVED: tuple[tuple[str, int, str], ...] = (
     (f"{_TOPIC}/permissions", 405, "there are no users yet, so that nobody can be given permissions"),
     (_TOPIC, 405, _SETTINGS.format("topic")),
     (f"{_NAMESPACE}/permissions", 405, "there are no users yet, so that nobody can be given permissions"),
-    (f"{_NAMESPACE}/unload", 405, "a namespace cannot be unloaded: there is one broker, and it serves all"),
     (f"{_NAMESPACE}/antiAffinity", 405, "there is one broker: nothing can be kept apart"),
     (_NAMESPACE, 405, _SETTINGS.format("namespace")),
     ("admin/v2/clusters", 405, "this broker is its own cluster: there are no others, and it is not changed"),
