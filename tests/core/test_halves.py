@@ -222,3 +222,25 @@ async def test_memory_does_not_grow_with_what_has_ended(desk, monkeypatch):
         (offset,) = await desk.hold(b"x", first_ask_ms=10**9)
         desk.roll_back(offset)
     assert len(desk.halves._due) <= 9
+
+
+async def test_notes_that_older_versions_wrote_are_read(desk, monkeypatch):
+    """They had the number of another encoding."""
+
+    class Older(module._NoteEntry):
+        encoding = 5
+
+    monkeypatch.setattr(module, "_NoteEntry", Older)
+    first, second, third = await desk.hold(b"a", b"b", b"c")
+    await desk.commit(second)
+    desk.halves.asked([first])
+    await desk.durable()
+    assert desk.house.store.table(desk.notes).encodings == 1 << 5
+    monkeypatch.undo()
+    await desk.again("restart")
+    assert [offset in desk.halves for offset in (first, second, third)] == [True, False, True]
+    assert desk.halves.asks(first) == 1
+    await desk.commit(third)
+    await desk.again("kill")
+    assert [offset in desk.halves for offset in (first, second, third)] == [True, False, False]
+    assert desk.house.store.table(desk.notes).encodings == 1 << 5 | 1 << module.ENCODING

@@ -3,9 +3,12 @@
 import pytest
 from tests.store.test_read import MINE, OTHER, Shelf
 
+import penstock.server  # with it come all kinds of entries
+from penstock.model import Entry
 from penstock.store import directory
 from penstock.testing.disk import FaultyDisk
 from penstock.wire.plain import PLAIN, PLAIN_RUN, plain, plain_run
+from penstock.wire.rocketmq.staged import StagedRun
 
 
 def bits(shelf: Shelf, queue: int = MINE) -> int:
@@ -49,3 +52,15 @@ def test_where_a_checkpoint_does_not_tell_the_last_entry_does(monkeypatch):
     monkeypatch.setattr(directory, "state_of", older)
     again = shelf.again()
     assert (bits(again), bits(again, OTHER)) == (1 << PLAIN_RUN, 0)
+
+
+def test_no_two_kinds_of_entries_have_one_number():
+    assert penstock.server
+    kinds = {kind for kind in below(Entry) if kind.__module__.startswith("penstock.") and "encoding" in vars(kind)}
+    numbers = [kind.encoding for kind in kinds - {StagedRun}]  # what it writes is a run of records
+    assert len(numbers) >= 7
+    assert len(set(numbers)) == len(numbers), sorted((kind.encoding, kind.__name__) for kind in kinds)
+
+
+def below(kind: type[Entry]) -> list[type[Entry]]:
+    return [found for each in kind.__subclasses__() for found in (each, *below(each))]

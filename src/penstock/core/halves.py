@@ -27,7 +27,7 @@ from penstock.store.store import Store
 
 log = logs.get(__name__)
 
-ENCODING = 5  # of notes in the log
+ENCODING = 7  # of notes in the log. Older versions wrote 5, which is read all the same: nobody looks at it here
 FIRST_ASK_MS_MAX = (1 << 31) - 1  # what the tag of a row holds
 _SCAN_ROWS, _READ_BYTES = 16_384, 1 << 20
 _NOTES_MAX = 10_000  # entries: then they are summed up

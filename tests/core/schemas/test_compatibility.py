@@ -166,6 +166,18 @@ def test_another_kind_does_not_follow(kind):
     assert why_not(Schema(kind), [STRING], S.ALWAYS_COMPATIBLE) == []
 
 
+def test_one_that_is_kept_elsewhere_goes_with_its_kind_alone():
+    external = Schema(Kind.EXTERNAL)
+    check(Schema(Kind.EXTERNAL, b"anything"))
+    assert same(external, Schema(Kind.EXTERNAL))
+    assert not same(external, Schema(Kind.EXTERNAL, b"x"))
+    assert why_not(Schema(Kind.EXTERNAL, b"x"), [external], S.FULL) == []
+    assert why_not(external, [A], S.FULL)
+    assert why_not(STRING, [external], S.BACKWARD)
+    assert why_not(pair(external, A), [pair(external, A)], S.FULL) == []
+    assert why_not(pair(external, external), [pair(STRING, external)], S.FULL)
+
+
 def test_a_key_and_value_has_two_halves():
     old = pair(STRING, A)
     assert why_not(pair(STRING, A_AND_MAYBE_B), [old], S.FULL) == []

@@ -264,6 +264,36 @@ async def test_s42_a_consumer_with_too_much_in_hand_is_blocked_and_its_permits_a
         assert await client.entries(2) == [4, 5]
 
 
+async def consumer_stats(client, consumer_id=0):
+    request = client.request()
+    client.say(pb.CommandConsumerStats(request_id=request, consumer_id=consumer_id))
+    stats = await client.next("consumerStatsResponse")
+    assert stats.request_id == request
+    return stats
+
+
+async def test_a_consumer_asks_for_its_own_figures(client):
+    """As the C++ client does (getBrokerConsumerStats)."""
+    queue = await publish(client, 10)
+    await client.consumer(TOPIC, consumer_name="me", subType=Shared)
+    client.flow(7)
+    await client.entries(7)
+    client.ack(queue, 0, 1)
+    client.flow(2)
+    await client.entries(2)
+    stats = await consumer_stats(client)
+    assert (stats.consumerName, stats.type, stats.HasField("error_code")) == ("me", "Shared", False)
+    assert (stats.availablePermits, stats.unackedMessages, stats.blockedConsumerOnUnackedMsgs) == (0, 7, False)
+    assert stats.msgBacklog == 8
+    assert stats.address.startswith("127.0.0.1:")
+    assert stats.connectedSince.startswith("20")
+
+
+async def test_figures_of_a_consumer_that_is_not_there(client):
+    stats = await consumer_stats(client, 5)
+    assert (stats.error_code, bool(stats.error_message)) == (pb.ConsumerNotFound, True)
+
+
 # --- acknowledgements -------------------------------------------------------------------------------------------------
 
 

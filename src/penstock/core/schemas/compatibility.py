@@ -3,6 +3,7 @@
 - Avro, JSON and Protobuf (whose data are schemas of Avro too): as `resolution.py` says
 - a key and value: both halves, and the key is in the same place
 - Protobuf with its own descriptors: the message is called the same, as with Pulsar; its fields are not looked at
+- one that is kept elsewhere: whoever keeps it decides; it goes with others of that kind, and with nothing else
 - all others have no data: being of the same kind is enough
 
 A JSON schema in the form that clients had before Avro's is taken, and goes with any other.
@@ -91,6 +92,7 @@ _CHECKS: dict[Kind, Callable[[Schema], None]] = {
     Kind.JSON: _check_json,
     Kind.PROTOBUF_NATIVE: _check_native,
     Kind.KEY_VALUE: _check_pair,
+    Kind.EXTERNAL: lambda schema: None,
 }
 
 

@@ -31,10 +31,11 @@ class Kind(enum.StrEnum):
     PROTOBUF = "PROTOBUF"  # the same
     PROTOBUF_NATIVE = "PROTOBUF_NATIVE"
     KEY_VALUE = "KEY_VALUE"
+    EXTERNAL = "EXTERNAL"  # is kept elsewhere: the data, if any, are nobody's here
 
 
 OF_AVRO = frozenset({Kind.AVRO, Kind.JSON, Kind.PROTOBUF})
-PRIMITIVE = frozenset(set(Kind) - OF_AVRO - {Kind.PROTOBUF_NATIVE, Kind.KEY_VALUE})
+PRIMITIVE = frozenset(set(Kind) - OF_AVRO - {Kind.PROTOBUF_NATIVE, Kind.KEY_VALUE, Kind.EXTERNAL})
 
 
 class Schema(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ KINDS = {
     pb.Schema.LocalTime: Kind.LOCAL_TIME,
     pb.Schema.LocalDateTime: Kind.LOCAL_DATE_TIME,
     pb.Schema.ProtobufNative: Kind.PROTOBUF_NATIVE,
+    pb.Schema.External: Kind.EXTERNAL,
 }
 TYPES = {kind: number for number, kind in KINDS.items()}
 NO_VERSION = b""

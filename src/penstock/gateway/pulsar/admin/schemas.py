@@ -130,4 +130,6 @@ def pair_shown(schema: Schema) -> str:
 
 
 def _half_shown(half: Schema) -> object:
+    if half.kind is Kind.EXTERNAL:
+        return half.data.decode(errors="replace")
     return "" if half.kind in PRIMITIVE else json_in(half.data)
