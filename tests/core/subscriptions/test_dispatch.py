@@ -170,6 +170,57 @@ def test_the_parts_of_a_chunked_message_go_to_one_consumer():
     assert set(rows(whole[0])) >= {1, 2, 3, 4}
 
 
+def part_in_the_replay():
+    """A world in which the second part of a chunked message has come back, and its owner has no permits: row 1. Row 2
+    has come back too.
+    """
+    world = World([Entry(1, chunk="m"), Entry(1, chunk="m"), Entry(1)], Kind.SHARED)
+    owner = world.join()
+    world.flow(owner, 3)
+    world.pump()
+    world.redeliver(owner, [1, 2])
+    assert rows(owner) == [0, 1, 2]
+    return world, owner
+
+
+def test_a_part_that_waits_for_its_owner_holds_up_nobody_else():
+    world, owner = part_in_the_replay()
+    other = world.join()
+    world.flow(other, 1)
+    world.pump()
+    assert rows(other) == [2]
+    world.flow(owner, 1)
+    world.pump()
+    assert rows(owner)[3:] == [1]
+
+
+def test_who_takes_more_again_gets_what_was_passed_over():
+    world, owner = part_in_the_replay()
+    world.set_open(owner, False)
+    world.flow(owner, 1)
+    other = world.join()
+    world.flow(other, 5)
+    world.pump()
+    assert (rows(other), rows(owner)[3:]) == ([2], [])
+    world.set_open(owner, True)
+    world.pump()
+    assert rows(owner)[3:] == [1]
+
+
+def test_what_becomes_due_goes_out_although_others_wait_in_vain():
+    world = World([Entry(1, chunk="m"), Entry(1, chunk="m"), Entry(1, due_ms=100)], Kind.SHARED)
+    owner, other = world.join(), world.join()
+    world.flow(owner, 2)
+    world.pump()
+    world.redeliver(owner, [1])
+    world.flow(other, 5)
+    world.pump()
+    assert rows(other) == []
+    world.now_ms = 100
+    world.pump()
+    assert rows(other) == [2]
+
+
 def test_a_message_of_later_is_not_delivered_and_takes_no_permit():
     world = World([Entry(1, due_ms=100), Entry(1)], Kind.SHARED)
     client = world.join()

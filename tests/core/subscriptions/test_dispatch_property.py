@@ -5,11 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.subscriptions.world import Entry, World
 
-from penstock.core.subscriptions.keyed import slot_of
-from penstock.core.subscriptions.subscription import Kind, Limits
+from penstock.core.subscriptions.keyed import SLOTS, slot_of
+from penstock.core.subscriptions.subscription import Kind, Limits, Style
 
 KEYS = [b"a", b"b", b"c", b"d"]
 BATCH_MAX = 5
+QUARTER = SLOTS // 4
 ENTRIES = st.lists(
     st.builds(
         Entry,
@@ -22,23 +23,20 @@ ENTRIES = st.lists(
     max_size=25,
 )
 WHO = st.integers(0, 3)
-STEP_MEANWHILE = st.one_of(
-    st.tuples(st.just("join"), WHO),
-    st.tuples(st.just("leave"), WHO),
-    st.tuples(st.just("ack"), WHO, st.integers(0, 5)),
-    st.tuples(st.just("redeliver"), WHO, st.integers(0, 5)),
-)
-STEP = st.one_of(
+SLACK = st.sampled_from([0, 12])
+MOVE = st.one_of(
     st.tuples(st.just("join"), WHO),
     st.tuples(st.just("leave"), WHO),
     st.tuples(st.just("flow"), WHO, st.integers(1, 8)),
     st.tuples(st.just("ack"), WHO, st.integers(0, 5)),
+    st.tuples(st.just("ack_any"), st.integers(0, 30)),
     st.tuples(st.just("redeliver"), WHO, st.integers(0, 5)),
     st.tuples(st.just("redeliver_all"), WHO),
+    st.tuples(st.just("open"), WHO, st.booleans()),
     st.tuples(st.just("publish"), st.integers(1, BATCH_MAX), st.sampled_from(KEYS)),
     st.tuples(st.just("wait"), st.sampled_from([10, 100])),
-    st.tuples(st.just("stale"), STEP_MEANWHILE),
 )
+STEP = st.one_of(MOVE, MOVE, st.tuples(st.just("stale"), MOVE, MOVE))
 
 
 class Books:
@@ -46,15 +44,23 @@ class Books:
 
     def __init__(self, world):
         self.world, self.seen = world, {}
-        world.checks += [self.goes_to_one, self.has_a_permit, self.is_not_acked, self.is_due]
-        if world.style.kind == Kind.KEY_SHARED and not world.style.any_order:
+        world.checks += [self.goes_to_one, has_a_permit, self.is_not_blocked, self.is_not_acked, self.is_due]
+        if world.style.kind == Kind.SHARED:
+            world.checks.append(self.goes_where_its_other_parts_are)
+        elif not world.style.any_order:
             world.checks.append(self.keeps_the_order_of_its_key)
 
     def goes_to_one(self, client, delivery):
         assert not any(delivery.row in other.hand for other in self.world.clients), "it is in somebody's hand"
 
-    def has_a_permit(self, client, delivery):
-        assert client.seat.permits > -BATCH_MAX, "more than one entry above the permits"
+    def is_not_blocked(self, client, delivery):
+        in_hand = sum(self.world.entries[row].messages for row in client.hand)
+        assert not client.seat.unacked_max or in_hand < client.seat.unacked_max, "it has too many in hand"
+
+    def goes_where_its_other_parts_are(self, client, delivery):
+        chunk = self.world.entries[delivery.row].chunk
+        others = [row for other in self.world.clients if other is not client for row in other.hand]
+        assert not chunk or all(self.world.entries[row].chunk != chunk for row in others)
 
     def is_not_acked(self, client, delivery):
         assert not self.world.subscription.cursor.is_acked(delivery.row)
@@ -75,14 +81,66 @@ class Books:
             assert not later, "an earlier one of the key comes for the first time behind a later one"
 
 
+def has_a_permit(client, delivery):
+    assert client.room > 0, "it has not asked for this"
+    assert client.seat.open, "its connection takes no more"
+
+
+def nothing_waits_in_vain(world):
+    """Everything that could go to somebody has gone."""
+    subscription = world.subscription
+    in_hand = {row for client in world.clients for row in client.hand}
+    waiting = [
+        row
+        for row, entry in enumerate(world.entries)
+        if row not in in_hand and entry.due_ms <= world.now_ms and not subscription.cursor.is_acked(row)
+    ]
+    free = {client.seat.number: client for client in world.clients if client.seat.available}
+    if subscription.is_single:
+        could = [row for row in waiting if subscription.next_ms(world.now_ms) is None]
+        free = {number: client for number, client in free.items() if client is subscription.active}
+    elif world.style.kind == Kind.SHARED:
+        could = [row for row in waiting if not subscription.blocked and owner_of(world, row) in (None, *free)]
+    else:
+        could = [row for row in waiting if not subscription.blocked and could_go_by_key(world, row, waiting, free)]
+    assert not (free and could), f"{could} could go to {list(free)}"
+
+
+def owner_of(world, row):
+    """Who has the other parts of a chunked message."""
+    return world.subscription._turns._chunks.get(world.entries[row].chunk)
+
+
+def could_go_by_key(world, row, waiting, free):
+    key = world.entries[row].key
+    owner = world.subscription._selector.select(slot_of(key))
+    if owner not in free or world.style.any_order:
+        return owner in free
+    is_first = not any(world.entries[other].key == key for other in waiting if other < row)
+    elsewhere = [other for client in world.clients if client is not free[owner] for other in client.hand]
+    return is_first and all(world.entries[other].key != key for other in elsewhere)
+
+
 def act(world, step):
-    """A step, and what goes out because of it. In a stale one something happens between reading and dealing."""
+    """A step, and what goes out because of it. In a stale one something more happens between reading and dealing."""
     if step[0] == "stale":
-        meanwhile = [step[1]]
+        do(world, step[1])
+        meanwhile = [step[2]]
         world.pump(lambda: do(world, meanwhile.pop()) if meanwhile else None)
     else:
         do(world, step)
     world.pump()
+    nothing_waits_in_vain(world)
+
+
+def join(world, **seat):
+    """With the first quarter of the keys that nobody has, where consumers bring their own."""
+    if not world.style.sticky:
+        return world.join(**seat)
+    quarter = next(at for at in range(4) if at not in {client.quarter for client in world.clients})
+    client = world.join([(quarter * QUARTER, (quarter + 1) * QUARTER - 1)], **seat)
+    client.quarter = quarter
+    return client
 
 
 def do(world, step):
@@ -91,9 +149,11 @@ def do(world, step):
         world.entries.append(Entry(*arguments))
     elif name == "wait":
         world.now_ms += arguments[0]
+    elif name == "ack_any":
+        world.ack_whoever_has_it(arguments[0] % len(world.entries))
     elif name == "join":
         if len(world.clients) < 4 and not (world.style.kind == Kind.EXCLUSIVE and world.clients):
-            world.join(priority=arguments[0] % 2, unacked_max=(0, 7)[arguments[0] > 1])
+            join(world, priority=arguments[0] % 2, unacked_max=(0, 7)[arguments[0] > 1])
     elif world.clients:
         client = world.clients[arguments[0] % len(world.clients)]
         do_as(world, client, name, arguments[1:])
@@ -104,6 +164,8 @@ def do_as(world, client, name, arguments):
         world.leave(client)
     elif name == "flow":
         world.flow(client, *arguments)
+    elif name == "open":
+        world.set_open(client, *arguments)
     elif name == "redeliver_all":
         world.redeliver(client)
     elif client.hand:
@@ -117,8 +179,10 @@ def do_as(world, client, name, arguments):
 def finish(world):
     """Somebody with all the time of the world: everything is delivered and acknowledged."""
     world.now_ms += 10_000
-    if not world.clients:
-        world.join()
+    while len(world.clients) < (4 if world.style.sticky else 1):
+        join(world)
+    for client in world.clients:
+        world.set_open(client, True)
     for _ in range(1_000):
         for client in world.clients:
             world.flow(client, 10)
@@ -131,16 +195,24 @@ def finish(world):
     raise AssertionError(f"never done: {world.subscription.backlog(len(world.entries))} are left")
 
 
-@pytest.mark.parametrize(
-    ("kind", "any_order"), [(Kind.SHARED, False), (Kind.KEY_SHARED, False), (Kind.KEY_SHARED, True)]
-)
+STYLES = {
+    "shared": Style(Kind.SHARED),
+    "keys": Style(Kind.KEY_SHARED),
+    "keys in any order": Style(Kind.KEY_SHARED, any_order=True),
+    "ranges": Style(Kind.KEY_SHARED, sticky=True),
+    "ranges in any order": Style(Kind.KEY_SHARED, sticky=True, any_order=True),
+}
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @settings(deadline=None)  # how busy the machine is says nothing about dispatch
-@given(entries=ENTRIES, steps=st.lists(STEP, min_size=15, max_size=60))
-def test_with_several_consumers(kind, any_order, entries, steps):
-    world = World(entries, kind, any_order, limits=Limits(unacked_max=30))
+@given(entries=ENTRIES, steps=st.lists(STEP, min_size=15, max_size=60), slack=SLACK)
+def test_with_several_consumers(style, entries, steps, slack):
+    world = World(entries, style.kind, style.any_order, style.sticky, limits=Limits(unacked_max=30))
+    world.slack = slack
     Books(world)
-    world.flow(world.join(), 3)
-    world.join(unacked_max=7)
+    world.flow(join(world), 3)
+    join(world, unacked_max=7)
     for step in steps:
         act(world, step)
     finish(world)
@@ -148,15 +220,17 @@ def test_with_several_consumers(kind, any_order, entries, steps):
 
 @pytest.mark.parametrize("kind", [Kind.EXCLUSIVE, Kind.FAILOVER])
 @settings(deadline=None)  # how busy the machine is says nothing about dispatch
-@given(entries=ENTRIES, steps=st.lists(STEP, min_size=15, max_size=60))
-def test_with_one_active_consumer(kind, entries, steps):
+@given(entries=ENTRIES, steps=st.lists(STEP, min_size=15, max_size=60), slack=SLACK)
+def test_with_one_active_consumer(kind, entries, steps, slack):
     world = World(entries, kind)
+    world.slack = slack
     for entry in world.entries:
         entry.due_ms = 0
     world.checks.append(in_order(world))
     world.flow(world.join(), 3)
     for step in steps:
-        if "redeliver" in (step[0], step[-1][0] if step[0] == "stale" else ""):
+        several = step[1:] if step[0] == "stale" else (step,)
+        if any(each[0] == "redeliver" for each in several):
             continue  # one consumer gives back all
         act(world, step)
     finish(world)
@@ -165,7 +239,7 @@ def test_with_one_active_consumer(kind, entries, steps):
 def in_order(world):
     def check(client, delivery):
         assert client is world.subscription.active
-        assert client.seat.permits > -BATCH_MAX
+        has_a_permit(client, delivery)
         assert not client.hand or delivery.row > client.hand[-1]
         skipped = range(client.hand[-1] + 1 if client.hand else world.subscription.cursor.mark, delivery.row)
         assert all(world.subscription.cursor.is_acked(row) for row in skipped)

@@ -13,18 +13,22 @@ class Entry:
 
 
 class Client:
-    """A consumer. `hand` is what it was given and has neither acknowledged nor given back."""
+    """A consumer. `hand` is what it was given and has neither acknowledged nor given back; `room` is what it has asked
+    for and not been given, in messages: its own count, whatever the subscription thinks.
+    """
 
     def __init__(self, world, number, name="", priority=0, unacked_max=0):
         self.world = world
         self.seat = Seat(number, name or f"c{number}", priority, unacked_max)
         self.hand = []
+        self.room = 0
         self.got = []
         self.active = []
 
     def deliver(self, deliveries):
         for delivery in deliveries:
             self.world.on_delivery(self, delivery)
+            self.room -= self.world.entries[delivery.row].messages
             self.hand.append(delivery.row)
             self.got.append((delivery.row, delivery.redeliveries))
 
@@ -45,6 +49,7 @@ class World:
         self.now_ms = 0
         self.min_row = 0
         self.lost = set()
+        self.slack = 0  # messages that a read brings above what was wanted
         self.checks = []
         self._numbers = 0
 
@@ -60,10 +65,23 @@ class World:
         self.subscription.leave(client, self.now_ms)
 
     def flow(self, client, permits):
+        client.room += permits
         self.subscription.flow(client, permits)
+
+    def set_open(self, client, is_open):
+        """As its connection does when it takes no more, or takes more again."""
+        client.seat.open = is_open
+        if is_open:
+            self.subscription.opened()
 
     def ack(self, client, row):
         client.hand.remove(row)
+        self.subscription.ack(row)
+
+    def ack_whoever_has_it(self, row):
+        """As somebody does who has given it back, or an operator."""
+        for client in self.clients:
+            client.hand = [held for held in client.hand if held != row]
         self.subscription.ack(row)
 
     def redeliver(self, client, rows=None):
@@ -75,7 +93,7 @@ class World:
         """What a store would read: the rows in order, as far as the permits go, and a row at least."""
         offers, messages, until = [], 0, want.rows[0]
         for row in want.rows[:rows_max]:
-            if offers and messages + self.entries[row].messages > want.messages_max:
+            if offers and messages + self.entries[row].messages > want.messages_max + self.slack:
                 break
             until = row + 1
             if row in self.lost:

@@ -2,14 +2,15 @@
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class Replay:
-    """Rows by number, each with the slot of its key."""
+    """Rows by number, each with the slot of its key. Those that found nobody are passed over until somebody moves."""
 
     def __init__(self) -> None:
         self._rows: list[int] = []
+        self._passed: set[int] = set()
         self._slots: dict[int, int] = {}
         self._of_slot: dict[int, list[int]] = {}
 
@@ -19,9 +20,19 @@ class Replay:
     def __contains__(self, row: int) -> bool:
         return row in self._slots
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Rows and their slots, the first first."""
-        return ((row, self._slots[row]) for row in self._rows)
+    def waiting(self) -> Iterator[tuple[int, int]]:
+        """Rows and their slots, the first first, without those that are passed over."""
+        if len(self._passed) == len(self._rows):
+            return iter(())
+        return ((row, self._slots[row]) for row in self._rows if row not in self._passed)
+
+    def pass_over(self, rows: Iterable[int]) -> None:
+        """Nobody could take these."""
+        self._passed.update(row for row in rows if row in self._slots)
+
+    def look_again(self) -> None:
+        """Somebody has moved."""
+        self._passed.clear()
 
     def holds_earlier(self, slot: int, row: int) -> bool:
         """Whether something of this slot waits that stands before a row."""
@@ -38,6 +49,7 @@ class Replay:
         slot = self._slots.pop(row, None)
         if slot is None:
             return
+        self._passed.discard(row)
         del self._rows[bisect_left(self._rows, row)]
         rows = self._of_slot[slot]
         del rows[bisect_left(rows, row)]
@@ -50,6 +62,7 @@ class Replay:
 
     def clear(self) -> None:
         self._rows.clear()
+        self._passed.clear()
         self._slots.clear()
         self._of_slot.clear()
 

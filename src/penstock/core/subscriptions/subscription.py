@@ -110,7 +110,6 @@ class Subscription:
         self._selector: Selector = Ring()
         self._not_before_ms = 0
         self._turn = 0
-        self._stuck = False  # nobody could take anything of the replay: not asked for again before somebody moves
 
     @property
     def is_single(self) -> bool:
@@ -140,7 +139,7 @@ class Subscription:
         if style.kind == Kind.KEY_SHARED or style.sticky:
             self._selector.add(consumer.seat, ranges)
         self.consumers[consumer.seat.number] = consumer
-        self._stuck = False
+        self.replay.look_again()
         if self.is_single:
             self._choose(now_ms, newcomer=consumer)
 
@@ -175,7 +174,7 @@ class Subscription:
             return
         self._selector.remove(seat)
         self._turns.forget(seat)
-        self._stuck = False
+        self.replay.look_again()
         for row in [row for row, held in self.out.items() if held.number == seat.number]:
             self.replay.add(row, self._settle(row).slot)
         if self.is_single and consumer is self.active:
@@ -205,7 +204,11 @@ class Subscription:
     def flow(self, consumer: Consumer, permits: int) -> None:
         """It has room for more messages."""
         consumer.seat.flow(permits)
-        self._stuck = False
+        self.replay.look_again()
+
+    def opened(self) -> None:
+        """Somebody's connection takes more again."""
+        self.replay.look_again()
 
     def ack(self, row: int) -> None:
         self.ack_rows((row,))
@@ -257,7 +260,7 @@ class Subscription:
 
     def _settled(self, number: int, messages: int) -> None:
         self.unacked -= messages
-        self._stuck = False
+        self.replay.look_again()
         if self.blocked and self.unacked < self.limits.unacked_max // 2:
             self.blocked = False
         consumer = self.consumers.get(number)
@@ -286,6 +289,7 @@ class Subscription:
     def limit(self, limits: Limits) -> None:
         """Other limits from now on."""
         self.limits = limits
+        self.replay.look_again()
         for seat in self.seats:
             seat.limit(limits.unacked_per_consumer_max)
         if self.blocked and (not limits.unacked_max or self.unacked < limits.unacked_max):
@@ -305,7 +309,7 @@ class Subscription:
         messages_max = sum(seat.permits for seat in self.seats if seat.available)
         if messages_max <= 0:
             return None
-        rows = [] if self._stuck else list(self._deliverable())
+        rows = list(self._deliverable())
         if not rows:
             messages_max = min(messages_max, self._room)
             rows = self._new_rows(behind, messages_max)
@@ -352,7 +356,7 @@ class Subscription:
         ordered, held = not self.style.any_order, set[int]()
         seats = {seat.number: seat for seat in self.seats}
         found = 0
-        for row, slot in self.replay:
+        for row, slot in self.replay.waiting():
             if self.style.kind == Kind.KEY_SHARED and (
                 slot in held or keyed.may_have(slot, self._selector, self._holdings, seats, ordered) is None
             ):
@@ -392,7 +396,8 @@ class Subscription:
             offers = [offer for offer in offers if not self.cursor.is_acked(offer.row)]
         is_replay = bool(self.replay) and any(offer.row in self.replay for offer in offers)
         given = self._deal_to_one(offers) if self.is_single else self._deal_out(offers, until, now_ms)
-        self._stuck = is_replay and not given
+        if is_replay and not given:
+            self.replay.pass_over(offer.row for offer in offers)
         return self._deliveries(given)
 
     def _deal_to_one(self, offers: list[Offer]) -> list[tuple[Seat, Offer]]:

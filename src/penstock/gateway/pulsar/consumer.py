@@ -128,6 +128,7 @@ class Consumer:
         """Whether the connection takes more at the moment."""
         self.seat.open = is_open
         if is_open and self.attached is not None:
+            self.attached.subscription.opened()
             self.attached.feeder.wake()
 
 
