@@ -1,15 +1,21 @@
-"""Compaction on real files: what is there after a crash anywhere, and what is done when something goes wrong."""
+"""Compaction: what is there after a crash or a power cut anywhere, and what is done when something goes wrong."""
 
 import asyncio
+import contextlib
+import random
 
 import pytest
+from tests.core.conftest import House
 
+from penstock.config import BrokerConfig
 from penstock.core import compaction
 from penstock.core.compaction import PREFIX, TOPIC_PREFIX, Compaction, State
 from penstock.core.policies import Policies, PolicyBook
 from penstock.core.topics import TopicSettings
 from penstock.core.views import found_in
 from penstock.errors import CompactionRunning
+from penstock.testing.disk import FaultyDisk, Mode
+from penstock.testing.workload import small_config
 from penstock.wire.plain import message_in, plain
 
 
@@ -165,3 +171,77 @@ async def test_a_threshold_waits_after_a_failure(house):
     made.tick()
     await made.settled(queue)
     assert made.status(queue).state is State.SUCCESS
+
+
+# --- power cuts -------------------------------------------------------------------------------------------------------
+
+
+class Here:
+    """The work that is done in a process of its own, in this one: it is begun many times."""
+
+    def __init__(self, what):
+        self._worker = LastOfEach()
+
+    async def call(self, method, *arguments):
+        return getattr(self._worker, method)(*arguments)
+
+    async def stop(self):
+        self._worker = None
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_power_cut_at_any_moment_leaves_a_view_that_is_whole(clock, monkeypatch, seed):
+    """Before single calls to the disk, in every way of losing what was not synced: the old view or the new one, all of
+    it. What a run has half written is gone after the next start, and the next run ends as if nothing had been.
+    """
+    monkeypatch.setattr(compaction, "Aside", Here)
+    monkeypatch.setattr(compaction, "STEP_BYTES", 3_000)
+    choose, disk, left = random.Random(seed), FaultyDisk(), []
+    async with on(disk, clock) as house:
+        queue = await published(house, *bodies(choose, 60))
+        made = compaction_of(house)
+        assert await run(made, queue) is State.SUCCESS
+        before = seen(house, made, queue)
+        await published(house, *bodies(choose, 60))
+
+        def watch(call):
+            if call.kind != "read" and choose.random() < 0.5:
+                left.extend(disk.crash(choose, mode) for mode in Mode)
+
+        disk.watch = watch
+        assert await run(made, queue) is State.SUCCESS
+        disk.watch = None
+        after = seen(house, made, queue)
+        left.extend(disk.crash(choose, mode) for mode in Mode)  # what was told is durable
+    assert before != after
+    outcomes = [await judged(each, clock, queue, before, after) for each in left]
+    assert set(outcomes) == {"old", "new"}, outcomes
+    assert outcomes[-len(Mode) :] == ["new"] * len(Mode)
+
+
+async def judged(disk, clock, queue, before, after):
+    """Which view is there after a start; and the next run makes the same of it."""
+    async with on(disk, clock) as house:
+        made = compaction_of(house)
+        there = seen(house, made, queue)
+        assert there in (before, after)
+        assert views(house) == [made.view(queue).topic]
+        assert await run(made, queue) is State.SUCCESS
+        assert seen(house, made, queue) == after
+        return "old" if there == before else "new"
+
+
+def bodies(choose, count):
+    """Of a few keys, some deleted, of all sizes."""
+    sizes = [choose.choice([0, 1, 200, 900]) for _ in range(count)]
+    return [choose.choice([b"a", b"b", b"c", b"d", b"e"]) + choose.randbytes(size) for size in sizes]
+
+
+@contextlib.asynccontextmanager
+async def on(disk, clock):
+    house = House(disk, clock, small_config(), BrokerConfig())
+    await house.keeper.start()
+    try:
+        yield house
+    finally:
+        await house.keeper.stop()
