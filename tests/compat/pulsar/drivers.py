@@ -131,6 +131,9 @@ class Client(Thing):
         number = self._driver.new(self._number, "reader", topic=topic, **position(start), **more)
         return Reader(self._driver, number)
 
+    def table(self, topic: str) -> "Table":
+        return Table(self._driver, self._driver.new(self._number, "table", topic=topic))
+
 
 class Producer(Thing):
     def send(self, *bodies: str, **more: object) -> list[Line]:
@@ -140,6 +143,10 @@ class Producer(Thing):
     def send_all(self, messages: list[Line]) -> list[Line]:
         """Their ids."""
         return self.ask("send", messages=messages)
+
+    def there(self) -> bool:
+        """Of one that is made later: whether it is there by now."""
+        return bool(self.ask("there"))
 
 
 class Message:
@@ -231,6 +238,13 @@ class Reader(Thing):
 
     def seek(self, to: "str | int | Message") -> None:
         self.ask("reader_seek", **position(to))
+
+
+class Table(Thing):
+    """The last value of each key."""
+
+    def entries(self) -> dict[str, str]:
+        return self.ask("entries")
 
 
 class Admin:

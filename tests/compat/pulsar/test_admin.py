@@ -127,6 +127,21 @@ def test_a_topic_is_unloaded_and_its_consumers_come_back(admin, client, topic):
 
 
 @JAVA
+def test_a_namespace_is_unloaded_and_its_consumers_come_back(admin, client, name, topic):
+    namespace = f"public/{name('namespace')}"
+    admin("namespaces.createNamespace", namespace)
+    there = f"persistent://{namespace}/{topic}"
+    consumer = client.subscribe(there, "s")
+    producer = client.producer(there)
+    producer.send("before")
+    assert consumer.bodies(1) == ["before"]
+    admin("namespaces.unload", namespace)
+    admin("namespaces.unloadNamespaceBundle", namespace, "0x00000000_0xffffffff")
+    producer.send("after")
+    assert consumer.bodies(1) == ["after"]
+
+
+@JAVA
 def test_a_topic_is_terminated(admin, client, topic):
     consumer = client.subscribe(topic, "s")
     publish(client, topic, numbers(3))

@@ -53,7 +53,40 @@ def test_key_ranges_that_consumers_bring(client, topic):
     assert sum(map(len, got)) == 70
 
 
+KEYS = 40
+
+
+@pytest.mark.parametrize("any_order", [False, True], ids=["in order", "in any order"])
+def test_a_key_that_moves_waits_for_what_is_in_hand_unless_any_order_will_do(client, topic, any_order):
+    def send(first):
+        producer.send_all([{"body": str(first + at), "key": f"k{at}"} for at in range(KEYS)])
+
+    producer = client.producer(topic)
+    old = client.subscribe(topic, "s", type="Key_Shared", any_order=any_order)
+    send(0)
+    in_hand = old.receive(KEYS)
+    new = client.subscribe(topic, "s", type="Key_Shared", any_order=any_order)
+    send(KEYS)
+    if not any_order:
+        assert new.nothing()
+        old.ack(*in_hand)
+    moved = new.some(KEYS, 1_000)
+    assert 0 < len(moved) < KEYS
+    kept = old.receive(KEYS - len(moved))
+    assert sorted(int(message.body) for message in moved + kept) == list(range(KEYS, 2 * KEYS))
+
+
 @only("java")  # has priorities
+def test_who_has_a_better_priority_is_served_first_where_several_share(client, topic):
+    """The other gets what the first has no room for."""
+    second = client.subscribe(topic, "s", type="Shared", priority=1, queue=10)
+    first = client.subscribe(topic, "s", type="Shared", priority=0, queue=10)
+    publish(client, topic, numbers(30))
+    assert [message.body for message in second.receive(20)] == numbers(20, 10)
+    assert [message.body for message in first.receive(10)] == numbers(10)
+
+
+@only("java")
 @pytest.mark.parametrize("names", ["ab", "ba"])
 def test_a_failover_consumer_takes_over(client, open_client, topic, names):
     """The one with the better priority is active, and both hear of it."""
@@ -135,7 +168,17 @@ def acknowledge_some_of_a_batch(client, topic, kind, **more):
 
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
 def test_cumulative_acknowledgements(client, topic, batch):
-    consumer = client.subscribe(topic, "s", batch_ack=True)
+    acknowledge_until_one(client, topic, batch)
+
+
+@only("java", "go")
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
+def test_cumulative_acknowledgements_with_receipt(client, topic, batch):
+    acknowledge_until_one(client, topic, batch, ack_receipt=True)
+
+
+def acknowledge_until_one(client, topic, batch, **more):
+    consumer = client.subscribe(topic, "s", batch_ack=True, **more)
     publish(client, topic, numbers(20), batch=batch)
     got = consumer.receive(20)
     consumer.ack_until(got[12])

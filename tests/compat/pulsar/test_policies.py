@@ -125,6 +125,36 @@ def test_above_its_quota_a_producer_is_refused(admin, open_client, topic):
 
 
 @JAVA
+def test_above_its_quota_a_producer_waits_until_there_is_room(admin, client, topic):
+    consumer = client.subscribe(topic, "s")
+    client.producer(topic).send("x")
+    held = QUOTA | {"policy": "producer_request_hold"}
+    admin("topicPolicies.setBacklogQuota", full(topic), held, "destination_storage")
+    producer = client.producer(topic, later=True)
+    (message,) = consumer.receive()
+    assert not producer.there()
+    consumer.ack(message)
+    until(producer.there)
+    producer.send("y")
+    assert consumer.bodies(1) == ["y"]
+
+
+@JAVA
+def test_s42_who_has_too_many_in_hand_gets_no_more(admin, client, topic):
+    client.producer(topic).close()
+    admin("topicPolicies.setMaxUnackedMessagesOnConsumer", full(topic), 4)
+    consumer = client.subscribe(topic, "s", type="Shared")
+    client.producer(topic).send(*[str(number) for number in range(10)])
+    got = consumer.receive(4)
+    assert consumer.nothing()
+    (told,) = admin("topics.getStats", full(topic))["subscriptions"]["s"]["consumers"]
+    assert (told["unackedMessages"], told["blockedConsumerOnUnackedMsgs"]) == (4, True)
+    consumer.ack(*got[:2])
+    assert [message.body for message in consumer.receive(2)] == ["4", "5"]
+    assert consumer.nothing()
+
+
+@JAVA
 def test_a_topic_is_terminated(admin, client, topic):
     producer = client.producer(topic)
     producer.send("a", "b")

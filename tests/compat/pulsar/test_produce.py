@@ -1,8 +1,10 @@
 """Produce in every mode with every client: what is stored is what was sent, once and in order."""
 
+import urllib.request
+
 import pytest
-from tests.compat.pulsar.drivers import Told
-from tests.compat.pulsar.stories import only
+from tests.compat.pulsar.drivers import Told, until
+from tests.compat.pulsar.stories import numbers, only
 from tests.gateway.pulsar.conftest import stored
 
 from penstock.wire.pulsar.batch import opened_entry
@@ -48,6 +50,45 @@ def test_who_comes_to_a_topic_that_another_has(client, topic):
     client.producer(topic, access="Exclusive")
     with pytest.raises(Told, match="ProducerBusy"):
         client.producer(topic)
+
+
+def test_who_waits_for_a_topic_gets_it_when_the_other_has_left(client, topic):
+    first = client.producer(topic, access="Exclusive")
+    second = client.producer(topic, access="WaitForExclusive", later=True)
+    first.send("first")
+    assert not second.there()
+    first.close()
+    until(second.there)
+    second.send("second")
+    with pytest.raises(Told, match="ProducerBusy"):
+        client.producer(topic)
+    assert client.subscribe(topic, "s").bodies(2) == ["first", "second"]
+
+
+@only("java", "python")
+def test_who_fences_takes_the_topic_from_the_other(client, open_client, topic):
+    first = client.producer(topic, access="Exclusive")
+    second = open_client().producer(topic, access="ExclusiveWithFencing")
+    with pytest.raises(Told):
+        first.send("too late")
+    second.send("mine")
+    assert client.subscribe(topic, "s").bodies(1) == ["mine"]
+
+
+def test_what_a_producer_sends_again_is_stored_once(client, service, topic):
+    """By its name and its numbers, where that is asked for."""
+    client.producer(topic).close()
+    url = f"{service.http}/admin/v2/persistent/public/default/{topic}/deduplicationEnabled"
+    asked = urllib.request.Request(url, b"true", {"Content-Type": "application/json"}, method="POST")
+    with urllib.request.urlopen(asked) as answer:
+        assert answer.status == 204
+    for first in (0, 3):
+        producer = client.producer(topic, name="writer")
+        producer.send_all([{"body": str(number), "sequence": number} for number in range(first, first + 5)])
+        producer.close()
+    consumer = client.subscribe(topic, "s")
+    assert consumer.bodies(8) == numbers(8)
+    assert consumer.nothing()
 
 
 @only("java", "go")

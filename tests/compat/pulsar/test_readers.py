@@ -98,6 +98,12 @@ def test_the_last_message(client, topic):
 
 
 @only("java")
+def test_a_reader_from_some_time_ago_on(client, topic):
+    publish(client, topic, numbers(3))
+    assert client.reader(topic, rollback_s=3_600).all() == numbers(3)
+
+
+@only("java")
 def test_readers_of_some_keys(client, topic):
     publish(client, topic, numbers(70))
     halves = [{"first": 0, "last": 32767}], [{"first": 32768, "last": 65535}]

@@ -86,6 +86,20 @@ def test_consuming_goes_on_after_a_restart(config, open_client, topic, kind):
         client.close()
 
 
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
+def test_s35_a_reader_goes_on_after_a_restart_where_its_application_is(config, open_client, topic, batch):
+    """Its subscription is not durable, and is gone: it says itself what it has seen."""
+    with running(config) as penstock:
+        client = open_client(address(config, penstock))
+        publish(client, topic, numbers(10), batch=batch)
+        reader = client.reader(topic)
+        assert [message.body for message in reader.read(4)] == numbers(4)
+    with running(config):
+        publish(client, topic, ["new"])
+        assert [message.body for message in reader.read(7)] == [*numbers(6, 4), "new"]
+        client.close()
+
+
 def test_batches_in_part_after_a_restart(config, open_client, topic):
     with running(config) as penstock:
         client = open_client(address(config, penstock))

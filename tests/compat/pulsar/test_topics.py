@@ -43,6 +43,30 @@ def test_s43_a_topic_with_partitions(client, partitioned, kind):
     assert client.subscribe(topic, "s", type=kind).nothing()
 
 
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
+def test_a_reader_of_a_topic_with_partitions(client, partitioned, batch):
+    topic = partitioned(3)
+    publish(client, topic, numbers(30), batch=batch)
+    reader = client.reader(topic)
+    assert sorted(reader.all(), key=int) == numbers(30)
+    publish(client, topic, ["more"], batch=batch)
+    assert [message.body for message in reader.read(1)] == ["more"]
+
+
+@only("java", "go")  # of Python's only the newest: gateway/pulsar/test_python_consumer.py
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_a_table_has_the_last_value_of_each_key(client, partitioned, topic, partitions):
+    short = partitioned(partitions) if partitions else topic
+    topic = f"persistent://public/default/{short}"  # by a short name Java's reads on behind the caller's back
+    publish(client, topic, numbers(21))
+    table = client.table(topic)
+    assert table.entries() == {f"k{at}": str(14 + at) for at in range(7)}
+    publish(client, topic, ["new"])
+    until(lambda: table.entries()["k0"] == "new")
+    assert table.entries() == {f"k{at}": str(14 + at) for at in range(7)} | {"k0": "new"}
+    table.close()
+
+
 def test_partitions_are_spread_over_failover_consumers(client, open_client, partitioned):
     topic = partitioned(4)
     consumers = [

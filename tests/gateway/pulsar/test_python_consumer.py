@@ -220,6 +220,18 @@ def test_s43_several_topics_at_once(client):
     both.close()
 
 
+def test_a_table_has_the_last_value_of_each_key(client):
+    publish(client, "table", numbers(21))
+    table = client.create_table_view("table")
+    assert {f"k{at}": table.get(f"k{at}") for at in range(7)} == {f"k{at}": b"%d" % (14 + at) for at in range(7)}
+    changed = threading.Event()
+    table.for_each_and_listen(lambda key, value: changed.set() if (key, value) == ("k0", b"new") else None)
+    publish(client, "table", [b"new"])
+    assert changed.wait(TIMEOUT_S)
+    assert (table.get("k0"), table.get("nothing")) == (b"new", None)
+    table.close()
+
+
 def test_unsubscribing_forgets(client):
     publish(client, "forget", numbers(3))
     consumer = client.subscribe("forget", "s", initial_position=Earliest)

@@ -66,6 +66,9 @@ func subscribe(asked Request) (any, error) {
 		}
 		options.KeySharedPolicy = policy
 	}
+	if asked.AnyOrder {
+		options.KeySharedPolicy = &pulsar.KeySharedPolicy{AllowOutOfOrderDelivery: true}
+	}
 	made, err := clientOf(asked).Subscribe(options)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ var (
 		"transaction": transaction,
 		"producer":    producer,
 		"send":        send,
+		"there":       there,
 		"subscribe":   subscribe,
 		"receive":     receive,
 		"ack":         ack,
@@ -46,6 +47,8 @@ var (
 		"read":        read,
 		"available":   available,
 		"reader_seek": readerSeek,
+		"table":       table,
+		"entries":     entries,
 	}
 )
 

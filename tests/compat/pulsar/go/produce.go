@@ -45,12 +45,43 @@ func producer(asked Request) (any, error) {
 			Keys:      []string{"key"},
 		}
 	}
+	if asked.Later {
+		making := &pending{done: make(chan struct{})}
+		client := clientOf(asked)
+		go func() {
+			making.made, making.err = client.CreateProducer(options)
+			close(making.done)
+		}()
+		things[asked.As] = making
+		return true, nil
+	}
 	made, err := clientOf(asked).CreateProducer(options)
 	if err != nil {
 		return nil, err
 	}
 	things[asked.As] = made
 	return true, nil
+}
+
+// A producer that is made later.
+type pending struct {
+	done chan struct{}
+	made pulsar.Producer
+	err  error
+}
+
+// Whether one that is made later is there; from then on it is a producer like any other.
+func there(asked Request) (any, error) {
+	making := things[asked.On].(*pending)
+	select {
+	case <-making.done:
+		if making.err == nil {
+			things[asked.On] = making.made
+		}
+		return true, making.err
+	default:
+		return false, nil
+	}
 }
 
 func send(asked Request) (any, error) {
@@ -88,6 +119,7 @@ func made(message Message) *pulsar.ProducerMessage {
 		Key:          message.Key,
 		OrderingKey:  message.OrderingKey,
 		Properties:   message.Properties,
+		SequenceID:   message.Sequence,
 		DeliverAfter: time.Duration(message.DeliverAfterMs) * time.Millisecond,
 	}
 	if message.EventMs != 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -37,4 +38,26 @@ func readerSeek(asked Request) (any, error) {
 		return true, readerOf(asked).SeekByTime(time.UnixMilli(*asked.TimeMs))
 	}
 	return true, readerOf(asked).Seek(sought(asked))
+}
+
+func table(asked Request) (any, error) {
+	made, err := clientOf(asked).CreateTableView(pulsar.TableViewOptions{
+		Topic:           asked.Topic,
+		Schema:          pulsar.NewBytesSchema(nil),
+		SchemaValueType: reflect.TypeOf([]byte{}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	things[asked.As] = made
+	return true, nil
+}
+
+func entries(asked Request) (any, error) {
+	found := map[string]string{}
+	err := things[asked.On].(pulsar.TableView).ForEach(func(key string, value any) error {
+		found[key] = string(value.([]byte))
+		return nil
+	})
+	return found, err
 }

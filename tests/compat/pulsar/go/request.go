@@ -18,6 +18,7 @@ type Request struct {
 	Chunk     bool      `json:"chunk"`
 	Compress  string    `json:"compress"`
 	Access    string    `json:"access"`
+	Later     bool      `json:"later"`
 	PublicKey string    `json:"public_key"`
 	Messages  []Message `json:"messages"`
 
@@ -36,6 +37,7 @@ type Request struct {
 	Retry        bool              `json:"retry"`
 	Dead         *Dead             `json:"dead"`
 	Ranges       []Range           `json:"ranges"`
+	AnyOrder     bool              `json:"any_order"`
 	PrivateKey   string            `json:"private_key"`
 	Properties   map[string]string `json:"properties"`
 	Inclusive    bool              `json:"inclusive"`
@@ -58,6 +60,7 @@ type Message struct {
 	Key            string            `json:"key"`
 	OrderingKey    string            `json:"ordering_key"`
 	EventMs        int64             `json:"event_ms"`
+	Sequence       *int64            `json:"sequence"`
 	DeliverAfterMs int64             `json:"deliver_after_ms"`
 	Properties     map[string]string `json:"properties"`
 }

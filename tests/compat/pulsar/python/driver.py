@@ -3,7 +3,9 @@
 Runs under the Python that the client is installed in; it needs nothing of this project. Works with 3.5 and newer.
 """
 
+import concurrent.futures
 import datetime as dt
+import functools
 import json
 import re
 import sys
@@ -24,6 +26,7 @@ ENDS = {"earliest": pulsar.MessageId.earliest, "latest": pulsar.MessageId.latest
 UNSUPPORTED = ("priority", "retry", "ack_receipt")
 
 things = {}
+makers = concurrent.futures.ThreadPoolExecutor()  # of what is made later
 waits_for_ever = set()  # consumers without a queue: this client has no other way for them
 messages = []
 
@@ -69,7 +72,17 @@ def producer(asked):
     }
     if "public_key" in asked:
         settings |= {"crypto_key_reader": keys(asked), "encryption_key": "key"}
-    return keep(asked, things[asked["on"]].create_producer(asked["topic"], **settings))
+    make = functools.partial(things[asked["on"]].create_producer, asked["topic"], **settings)
+    return keep(asked, makers.submit(make) if asked.get("later") else make())
+
+
+def there(asked):
+    """Whether one that is made later is there; from then on it is a producer like any other."""
+    making = things[asked["on"]]
+    if not making.done():
+        return False
+    things[asked["on"]] = making.result()
+    return True
 
 
 def send(asked):
@@ -102,6 +115,7 @@ def parts_of(message):
         "properties": message.get("properties"),
         "partition_key": message.get("key"),
         "ordering_key": message.get("ordering_key"),
+        "sequence_id": message.get("sequence"),
         "event_timestamp": message.get("event_ms"),
         "deliver_after": delay and dt.timedelta(milliseconds=delay),
     }
@@ -139,6 +153,8 @@ def subscribe(asked):
     if "ranges" in asked:
         spans = [(span["first"], span["last"]) for span in asked["ranges"]]
         settings["key_shared_policy"] = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, spans)
+    elif asked.get("any_order"):
+        settings["key_shared_policy"] = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.AutoSplit, True)
     if "dead" in asked:
         dead = asked["dead"]
         policy = pulsar.ConsumerDeadLetterPolicy(dead["times"], dead["topic"], dead.get("subscription"))
@@ -257,6 +273,7 @@ COMMANDS = {
     "close": close,
     "producer": producer,
     "send": send,
+    "there": there,
     "subscribe": subscribe,
     "receive": receive,
     "ack": ack,

@@ -91,6 +91,8 @@ final class Consume {
         }
         if (request.has("ranges")) {
             builder.keySharedPolicy(KeySharedPolicy.stickyHashRange().ranges(ranges(request)));
+        } else if (request.flag("any_order")) {
+            builder.keySharedPolicy(KeySharedPolicy.autoSplitHashRange().setAllowOutOfOrderDelivery(true));
         }
     }
 

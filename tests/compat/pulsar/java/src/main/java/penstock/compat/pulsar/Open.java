@@ -44,7 +44,11 @@ final class Open {
     }
 
     void keep(Request request, Object thing) {
-        things.put(request.whole("as", 0), thing);
+        put(request.whole("as", 0), thing);
+    }
+
+    void put(int number, Object thing) {
+        things.put(number, thing);
     }
 
     PulsarClient client(Request request) {

@@ -26,6 +26,7 @@ final class Produce {
     void into(Map<String, Driver.Command> commands) {
         commands.put("producer", this::producer);
         commands.put("send", this::send);
+        commands.put("there", this::there);
     }
 
     private Object producer(Request request) throws Exception {
@@ -46,8 +47,18 @@ final class Produce {
         if (request.has("public_key")) {
             builder.cryptoKeyReader(Open.keys(request)).addEncryptionKey("key");
         }
-        open.keep(request, builder.create());
+        CompletableFuture<Producer<byte[]>> making = builder.createAsync();
+        open.keep(request, request.flag("later") ? making : making.get());
         return true;
+    }
+
+    /** Whether one that is made later is there; from then on it is a producer like any other. */
+    private Object there(Request request) throws Exception {
+        CompletableFuture<Producer<byte[]>> making = open.get(request);
+        if (making.isDone()) {
+            open.put(request.whole("on", 0), making.get());
+        }
+        return making.isDone();
     }
 
     private Object send(Request request) throws Exception {
@@ -75,6 +86,9 @@ final class Produce {
         }
         if (request.has("deliver_after_ms")) {
             message.deliverAfter(request.number("deliver_after_ms", 0), TimeUnit.MILLISECONDS);
+        }
+        if (request.has("sequence")) {
+            message.sequenceId(request.number("sequence", 0));
         }
         if (request.has("event_ms")) {
             message.eventTime(request.number("event_ms", 0));

@@ -1,6 +1,8 @@
 package penstock.compat.pulsar;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -8,8 +10,10 @@ import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.Range;
 import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.ReaderBuilder;
+import org.apache.pulsar.client.api.Schema;
+import org.apache.pulsar.client.api.TableView;
 
-/** Readers. */
+/** Readers, and tables made of what they read. */
 final class Read {
     private final Open open;
     private final Messages messages;
@@ -24,13 +28,19 @@ final class Read {
         commands.put("read", this::read);
         commands.put("available", request -> open.<Reader<byte[]>>get(request).hasMessageAvailable());
         commands.put("reader_seek", this::seek);
+        commands.put("table", this::table);
+        commands.put("entries", this::entries);
     }
 
     private Object reader(Request request) throws Exception {
         ReaderBuilder<byte[]> builder = open.client(request).newReader()
                 .topic(request.text("topic"))
-                .startMessageId(messages.position(request))
                 .readCompacted(request.flag("compacted"));
+        if (request.has("rollback_s")) {
+            builder.startMessageFromRollbackDuration(request.number("rollback_s", 0), TimeUnit.SECONDS);
+        } else {
+            builder.startMessageId(messages.position(request));
+        }
         if (request.flag("inclusive")) {
             builder.startMessageIdInclusive();
         }
@@ -52,6 +62,18 @@ final class Read {
             got.add(messages.take(next));
         }
         return got;
+    }
+
+    private Object table(Request request) throws Exception {
+        open.keep(request, open.client(request).newTableView(Schema.BYTES).topic(request.text("topic")).create());
+        return true;
+    }
+
+    private Object entries(Request request) {
+        Map<String, String> entries = new HashMap<>();
+        open.<TableView<byte[]>>get(request).forEach(
+                (key, value) -> entries.put(key, new String(value, StandardCharsets.UTF_8)));
+        return entries;
     }
 
     private Object seek(Request request) throws Exception {

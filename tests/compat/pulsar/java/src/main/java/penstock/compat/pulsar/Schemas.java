@@ -1,5 +1,7 @@
 package penstock.compat.pulsar;
 
+import com.google.protobuf.Int32Value;
+import com.google.protobuf.StringValue;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
@@ -68,6 +70,7 @@ public final class Schemas {
                 "auto", Schemas::auto,
                 "several", Schemas::several,
                 "bytes", Schemas::bytes));
+        stories.put("protobuf", Schemas::protobuf);
         stories.put("admin", new SchemaAdmin(http)::tell);
         try (PulsarClient client = PulsarClient.builder().serviceUrl(url).build();
                 PulsarClient byHttp = PulsarClient.builder().serviceUrl(http).build()) {
@@ -177,11 +180,21 @@ public final class Schemas {
 
     private static void primitives(PulsarClient client, String topic, Map<String, Object> seen) throws Exception {
         one(client, topic + "-string", seen, Schema.STRING, "text");
+        one(client, topic + "-int8", seen, Schema.INT8, (byte) -8);
+        one(client, topic + "-int16", seen, Schema.INT16, (short) 300);
         one(client, topic + "-int32", seen, Schema.INT32, -7);
         one(client, topic + "-int64", seen, Schema.INT64, 1L << 40);
+        one(client, topic + "-float", seen, Schema.FLOAT, 0.5f);
         one(client, topic + "-double", seen, Schema.DOUBLE, 1.5);
         one(client, topic + "-bool", seen, Schema.BOOL, true);
         one(client, topic + "-instant", seen, Schema.INSTANT, java.time.Instant.ofEpochSecond(5));
+        one(client, topic + "-date", seen, Schema.LOCAL_DATE, java.time.LocalDate.of(2024, 2, 29));
+        one(client, topic + "-time", seen, Schema.LOCAL_TIME, java.time.LocalTime.of(1, 2, 3));
+        one(client, topic + "-both", seen, Schema.LOCAL_DATE_TIME, java.time.LocalDateTime.of(2024, 2, 29, 1, 2, 3));
+        one(client, topic + "-day", seen, Schema.DATE, new java.util.Date(5_000));
+        one(client, topic + "-clock", seen, Schema.TIME, new java.sql.Time(5_000));
+        one(client, topic + "-timestamp", seen, Schema.TIMESTAMP, new java.sql.Timestamp(5_000));
+        seen.replaceAll((name, found) -> found instanceof java.util.Date date ? date.getTime() : found);
         seen.put("other", error(() -> client.newProducer(Schema.INT32).topic(topic + "-string").create()));
     }
 
@@ -192,6 +205,16 @@ public final class Schemas {
             producer.send(value);
             seen.put(topic.substring(topic.lastIndexOf('-') + 1), next(consumer).getValue());
         }
+    }
+
+    /** Messages of Protobuf, told by a schema of Avro, or by their own descriptors. */
+    private static void protobuf(PulsarClient client, String topic, Map<String, Object> seen) throws Exception {
+        StringValue value = StringValue.of("text");
+        one(client, topic + "-avro", seen, Schema.PROTOBUF(StringValue.class), value);
+        one(client, topic + "-native", seen, Schema.PROTOBUF_NATIVE(StringValue.class), value);
+        seen.replaceAll((name, found) -> ((StringValue) found).getValue());
+        Schema<Int32Value> other = Schema.PROTOBUF_NATIVE(Int32Value.class);
+        seen.put("other", error(() -> client.newProducer(other).topic(topic + "-native").create()));
     }
 
     /** Who does not know the schema gets records; who writes bytes has them checked against it. */
