@@ -43,6 +43,16 @@ def test_s43_a_topic_with_partitions(client, partitioned, kind):
     assert client.subscribe(topic, "s", type=kind).nothing()
 
 
+def test_who_asks_by_http_finds_topics_and_partitions_too(open_client, service, partitioned, topic):
+    client, parts = open_client(service.http), partitioned(2)
+    for each, partitions in ((topic, 1), (parts, 2)):
+        assert len(client.ask("partitions", topic=each)) == partitions
+        publish(client, each, numbers(10))
+        assert sorted(client.subscribe(each, "s").bodies(10), key=int) == numbers(10)
+    pattern = f"persistent://public/default/{parts}.*"
+    assert sorted(client.subscribe(None, "all", pattern=pattern).bodies(10), key=int) == numbers(10)
+
+
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
 def test_a_reader_of_a_topic_with_partitions(client, partitioned, batch):
     topic = partitioned(3)
