@@ -1,5 +1,6 @@
 """Schemas with Pulsar's client for Java, which is the one that has all of them: evolved, refused, generic, by HTTP, and
-as its tools for operators see them. The stories are told by one process; here is what they have to say.
+as its tools for operators see them. The stories are told by one process; here is what they have to say. What Go's has
+is tried too; Python's: `tests/gateway/pulsar/test_python_schemas.py`.
 
 And whether one schema can read what another wrote is asked of Avro's own library, for thousands of pairs.
 """
@@ -8,8 +9,11 @@ import json
 import subprocess
 from collections import defaultdict
 
+import pytest
 from tests.compat.conftest import unavailable
 from tests.compat.pulsar import toolchain
+from tests.compat.pulsar.drivers import Told
+from tests.compat.pulsar.stories import only
 from tests.compat.rocketmq.toolchain import Missing
 from tests.core.schemas.generated import pair
 
@@ -106,6 +110,26 @@ def test_the_stories_of_the_java_client(penstock, name):
         story, what, value = line.split("\t")
         seen[story][what] = value.strip()
     assert dict(seen) == TOLD
+
+
+@only("go")
+@pytest.mark.parametrize("kind", [2, 4], ids=["json", "avro"])
+def test_the_go_client_registers_and_is_refused(client, topic, kind):
+    def schema(*fields):
+        return {"kind": kind, "data": json.dumps({"type": "record", "name": "R", "fields": fields})}
+
+    age, email = {"name": "age", "type": "int"}, {"name": "email", "type": "string", "default": ""}
+    schemas = schema(age), schema(age, email)
+    first, second = (client.producer(topic, schema=each, batch=True) for each in schemas)  # it stamps batches alone
+    for unfit in (schema(age | {"type": "string"}), {"kind": 8, "data": ""}):
+        with pytest.raises(Told, match="IncompatibleSchema"):
+            client.producer(topic, schema=unfit)
+        with pytest.raises(Told, match="IncompatibleSchema"):
+            client.subscribe(topic, "s", schema=unfit)
+    consumer = client.subscribe(topic, "s", schema=schemas[1])
+    first.send("a")
+    second.send("b")
+    assert [(message.body, int(message.told["schema"], 16)) for message in consumer.receive(2)] == [("a", 0), ("b", 1)]
 
 
 def test_avros_own_library_agrees():

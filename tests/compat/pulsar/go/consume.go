@@ -32,8 +32,13 @@ func subscribe(asked Request) (any, error) {
 	if asked.Priority != 0 {
 		return nil, errUnsupported
 	}
+	schema, err := asked.Schema.made()
+	if err != nil {
+		return nil, err
+	}
 	heard := &listener{told: [][]any{}}
 	options := pulsar.ConsumerOptions{
+		Schema:                         schema,
 		Topics:                         asked.Topics,
 		TopicsPattern:                  asked.Pattern,
 		SubscriptionName:               asked.Subscription,

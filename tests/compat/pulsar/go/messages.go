@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"hash/crc32"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,6 +25,7 @@ func take(message pulsar.Message) map[string]any {
 	told["redelivered"] = message.RedeliveryCount()
 	told["topic"] = message.Topic()
 	told["publish_ms"] = message.PublishTime().UnixMilli()
+	told["schema"] = hex.EncodeToString(message.SchemaVersion())
 	told["event_ms"] = message.EventTime().UnixMilli()
 	kept = append(kept, message)
 	return told

@@ -29,8 +29,13 @@ var (
 )
 
 func producer(asked Request) (any, error) {
+	schema, err := asked.Schema.made()
+	if err != nil {
+		return nil, err
+	}
 	options := pulsar.ProducerOptions{
 		Topic:                   asked.Topic,
+		Schema:                  schema,
 		Name:                    asked.Name,
 		DisableBatching:         !asked.Batch,
 		BatchingMaxMessages:     asked.BatchMax,

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/apache/pulsar-client-go/pulsar"
+
 // Request is a command with all the fields that there are; each command looks at its own.
 type Request struct {
 	Do string `json:"do"`
@@ -12,6 +14,7 @@ type Request struct {
 
 	// producers
 	Topic     string    `json:"topic"`
+	Schema    *Schema   `json:"schema"`
 	Name      string    `json:"name"`
 	Batch     bool      `json:"batch"`
 	BatchMax  uint      `json:"batch_max"`
@@ -71,6 +74,19 @@ type Dead struct {
 	Topic        string `json:"topic"`
 	RetryTopic   string `json:"retry_topic"`
 	Subscription string `json:"subscription"`
+}
+
+// Schema has the number of its kind, as the protocol has it.
+type Schema struct {
+	Kind int    `json:"kind"`
+	Data string `json:"data"`
+}
+
+func (asked *Schema) made() (pulsar.Schema, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	return pulsar.NewSchema(pulsar.SchemaType(asked.Kind), []byte(asked.Data), nil)
 }
 
 // Range is one of hashes, both ends in it.
