@@ -136,7 +136,8 @@ def test_a_namespace_is_unloaded_and_its_consumers_come_back(admin, client, name
     producer.send("before")
     assert consumer.bodies(1) == ["before"]
     admin("namespaces.unload", namespace)
-    admin("namespaces.unloadNamespaceBundle", namespace, "0x00000000_0xffffffff")
+    first, second, *_ = admin("namespaces.getBundles", namespace)["boundaries"]
+    admin("namespaces.unloadNamespaceBundle", namespace, f"{first}_{second}")
     producer.send("after")
     assert consumer.bodies(1) == ["after"]
 

@@ -75,8 +75,8 @@ def test_who_fences_takes_the_topic_from_the_other(client, open_client, topic):
     assert client.subscribe(topic, "s").bodies(1) == ["mine"]
 
 
-def test_what_a_producer_sends_again_is_stored_once(client, service, topic):
-    """By its name and its numbers, where that is asked for."""
+def test_what_a_producer_sends_again_is_stored_once(client, penstock, service, topic):
+    """By its name and its numbers, where that is asked for. (A real Pulsar obeys a little later.)"""
     client.producer(topic).close()
     url = f"{service.http}/admin/v2/persistent/public/default/{topic}/deduplicationEnabled"
     asked = urllib.request.Request(url, b"true", {"Content-Type": "application/json"}, method="POST")

@@ -398,6 +398,8 @@ class Subscription:
         given = self._deal_to_one(offers) if self.is_single else self._deal_out(offers, until, now_ms)
         if is_replay and not given:
             self.replay.pass_over(offer.row for offer in offers)
+        elif self.style.kind == Kind.KEY_SHARED:
+            self.replay.look_again()  # what went out may be what others of its key had to wait for
         return self._deliveries(given)
 
     def _deal_to_one(self, offers: list[Offer]) -> list[tuple[Seat, Offer]]:

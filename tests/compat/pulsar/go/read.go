@@ -43,8 +43,8 @@ func readerSeek(asked Request) (any, error) {
 func table(asked Request) (any, error) {
 	made, err := clientOf(asked).CreateTableView(pulsar.TableViewOptions{
 		Topic:           asked.Topic,
-		Schema:          pulsar.NewBytesSchema(nil),
-		SchemaValueType: reflect.TypeOf([]byte{}),
+		Schema:          pulsar.NewStringSchema(nil),
+		SchemaValueType: reflect.TypeOf((*string)(nil)), // what it decodes to
 	})
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func table(asked Request) (any, error) {
 func entries(asked Request) (any, error) {
 	found := map[string]string{}
 	err := things[asked.On].(pulsar.TableView).ForEach(func(key string, value any) error {
-		found[key] = string(value.([]byte))
+		found[key] = *value.(*string)
 		return nil
 	})
 	return found, err
