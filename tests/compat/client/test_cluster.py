@@ -22,6 +22,7 @@ from tests.compat.client.spread import (
     until,
 )
 from tests.compat.client.test_allocate import ITEM, room_of
+from tests.compat.client.test_push import until_owned
 from tests.compat.conftest import unavailable
 from tests.compat.rocketmq import toolchain
 from tests.compat.rocketmq.clients import JAVA_4, JAVA_5, Runner
@@ -154,7 +155,8 @@ async def test_java_and_python_share_a_group_by_machine_rooms(case, cluster, pro
     runner, inbox = driver(java, cluster, tmp_path), Inbox()
     client_id = f"{our_room}@python"
     async with consumer(cluster, group, inbox, topic, strategy=strategy, client_id=client_id) as one:
-        words = ("--strategy", named, "--setting", setting, "--ip", their_room, "--instance", name("java"))
+        instance = name("java")
+        words = ("--strategy", named, "--setting", setting, "--ip", their_room, "--instance", instance)
         theirs = await asyncio.to_thread(runner.push, topic, group, *words)
         with theirs:
 
@@ -162,12 +164,13 @@ async def test_java_and_python_share_a_group_by_machine_rooms(case, cluster, pro
                 return {(queue.broker, queue.queue) for queue in one.owned if queue.topic == topic} == ours
 
             await until(shared, "our share")
-            await asyncio.sleep(3)  # Java takes its share by itself, and no one tells
+            read = set(SPREAD) - set(unread)
+            rest = {MessageQueue(topic, broker, number) for broker, number in read - ours}
+            await until_owned(cluster.namesrv, group, f"{their_room}@{instance}", rest)
             for broker, number in SPREAD:
                 queue = MessageQueue(topic, broker, number)
                 await producer.send(Message(topic, f"{broker}-{number}".encode()), queue)
             await inbox.has([f"{broker}-{number}" for broker, number in ours])
-            read = set(SPREAD) - set(unread)
             lines = await asyncio.to_thread(theirs.take, len(read - ours))
     got = [*inbox.texts, *(str(line["body"]) for line in [*lines, *theirs.rest])]
     assert sorted(got) == sorted(f"{broker}-{number}" for broker, number in read)

@@ -21,6 +21,7 @@ from penstock.client.allocate import (
 from penstock.client.consumer import ConsumerSettings, Later, PushConsumer
 from penstock.client.instance import Timers
 from penstock.client.message import Message, Received
+from penstock.client.operator import Operator
 from penstock.client.positions import FIRST
 from penstock.client.producer import Producer, by_key
 from penstock.client.routes import MessageQueue, ids_in_order, in_order
@@ -91,6 +92,14 @@ async def send(producer: Producer, topic: str, count: int, first: int = 0, **mor
 
 def owned(one: PushConsumer, topic: str) -> list[int]:
     return sorted(queue.queue for queue in one.owned if queue.topic == topic)
+
+
+async def until_owned(namesrv: str, group: str, client_id: str, queues: set[MessageQueue]) -> None:
+    """Until an instance says that these are its queues of their topic."""
+    topics = {queue.topic for queue in queues}
+    async with Operator(namesrv) as operator, asyncio.timeout(WITHIN_S):
+        while {one for one in await operator.owned(group, client_id) or () if one.topic in topics} != queues:
+            await asyncio.sleep(0.1)
 
 
 async def committed(producer: Producer, group: str, topic: str) -> int:
@@ -264,7 +273,8 @@ async def test_java_and_python_share_a_group(client, strategy, producer, consume
         java = await asyncio.to_thread(use(client).push, topic, group, *words)
         with java:
             await until(lambda: owned(one, topic) == share, "our share, and one for Java")
-            await asyncio.sleep(3)  # Java takes its share by itself, and no one tells
+            rest = {queue for queue in queues if queue.queue not in share}
+            await until_owned(broker.namesrv, group, f"{JAVA_IP}@{instance}", rest)
             sent = await send(producer, topic, 80)
             expected = 10 * len(share)
             await inbox.until(expected)
