@@ -36,6 +36,7 @@ public final class Driver {
             System.err.println("usage: Driver " + String.join("|", COMMANDS.keySet()) + " --namesrv HOST:PORT ...");
             System.exit(2);
         }
+        Hurry.up();
         System.exit(exitCode(command, new Options(Arrays.copyOfRange(args, 1, args.length))));
     }
 

@@ -25,7 +25,7 @@ final class Pull {
         "queues", Pull::queues);
     private static final long POLL_MS = 200;
     private static final int PULL_MESSAGES = 32;
-    private static final int TRIES_MAX = 175; // a heartbeat comes every 30 seconds
+    private static final int TRIES_MAX = 175; // until a heartbeat was answered
 
     private Pull() {
     }
@@ -63,6 +63,7 @@ final class Pull {
     private static DefaultLitePullConsumer lite(Options options) {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
+        Timers.shorten(consumer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         return consumer;
@@ -88,6 +89,7 @@ final class Pull {
     private static void queues(Options options) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
+        Timers.shorten(consumer);
         consumer.start();
         Line.of().with("ready", true).print();
         for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(options.text("topic"))) {

@@ -44,6 +44,7 @@ final class Push {
     private static DefaultMQPushConsumer configured(Options options) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"), options.has("trace"), null);
         consumer.setNamesrvAddr(options.text("namesrv"));
+        Timers.shorten(consumer);
         consumer.setAwaitTerminationMillisWhenShutdown(LISTENER_MS_MAX); // or the last offsets are not stored
         consumer.setConsumeFromWhere(WHERE.get(options.text("from", "first")));
         consumer.setMaxReconsumeTimes(options.number("max-reconsume", -1));

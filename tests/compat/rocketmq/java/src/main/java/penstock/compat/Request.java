@@ -48,6 +48,7 @@ final class Request {
         DefaultMQProducer producer = producer(options, "compat-replier");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
+        Timers.shorten(consumer);
         consumer.subscribe(options.text("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             messages.forEach(message -> answer(producer, message));
