@@ -3,8 +3,12 @@
 import pytest
 from tests.compat.pulsar.drivers import Told, until
 from tests.compat.pulsar.stories import only
+from tests.gateway.pulsar.caller import ask
+
+from penstock.testing.server import running
 
 JAVA = only("java")  # where messages are needed
+PERSISTENT = "/admin/v2/persistent/public/default"
 
 QUOTA = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
 OVERRIDE = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
@@ -137,6 +141,20 @@ def test_above_its_quota_a_producer_waits_until_there_is_room(admin, client, top
     until(producer.there)
     producer.send("y")
     assert consumer.bodies(1) == ["y"]
+
+
+@only("java", "go")
+def test_what_is_older_than_it_may_be_does_not_come(penstock, open_client, topic):
+    with running(store={"clean_interval_ms": 100}) as own:
+        client = open_client(f"pulsar://{own.addresses['pulsar']}")
+        client.subscribe(topic, "s").close()
+        client.producer(topic).send("old")
+        ask(own.addresses["http"], "POST", f"{PERSISTENT}/{topic}/messageTTL?messageTTL=1")
+        stats = f"{PERSISTENT}/{topic}/stats"
+        until(lambda: ask(own.addresses["http"], "GET", stats).json["subscriptions"]["s"]["msgBacklog"] == 0)
+        client.producer(topic).send("new")
+        assert client.subscribe(topic, "s").bodies(1) == ["new"]
+        client.close()
 
 
 @JAVA
