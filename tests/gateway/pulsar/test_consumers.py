@@ -229,6 +229,19 @@ async def test_s40_nothing_comes_before_a_flow_and_no_more_than_was_asked_for(cl
     assert await client.entries(3) == [2, 3, 4]
 
 
+async def test_s40_a_flow_before_it_is_ready_is_passed_over(client):
+    await publish(client, 3)
+    client.ask_consumer(TOPIC)
+    client.flow(2)
+    await client.next("success")
+    await client.settled()
+    assert client.none_of("message")
+    client.flow(1)
+    assert await client.entries(1) == [0]
+    await client.settled()
+    assert client.none_of("message")
+
+
 async def test_s40_a_flow_of_nothing_closes_the_connection(client):
     await client.consumer(TOPIC)
     client.flow(0)
