@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.installed import as_installed
 from bench.lines import Line, opened, raw
 from bench.lookup import anonymous_mb
 from penstock.clock import SystemClock
@@ -103,6 +104,7 @@ def _serve(data: Path, ready: Path) -> tuple[float, "subprocess.Popen[bytes]"]:
     """A broker process, and the milliseconds from its start to its ready file."""
     ready.unlink(missing_ok=True)
     ports = [option for name in ("namesrv", "broker", "pulsar", "http") for option in (f"--{name}-port", "0")]
+    as_installed()
     penstock = Path(sys.executable).parent / "penstock"
     command = [str(penstock), "serve", "--data", str(data), "--ready-file", str(ready), "--log-level", "error", *ports]
     began = time.perf_counter()

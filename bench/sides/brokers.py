@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from tests.compat.rocketmq.peer import stopped
 
+from bench.installed import as_installed
 from bench.machine import cpu_s, family, memory_mb
 
 PENSTOCK = "penstock"
@@ -69,6 +70,7 @@ def penstock(folder: Path, flush: str, address: str, ports: Mapping[str, int], p
     settings = [f"--data={folder / 'data'}", f"--durability={flush}", f"--ready-file={ready}", "--log-level=warning"]
     numbers = [f"--{name}-port={ports.get(name, 0)}" for name in ("namesrv", "broker", "pulsar", "http")]
     command = [sys.executable, *profiled, "-m", "penstock", "serve", *settings, *numbers]
+    as_installed()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
         _wait(process, ready)
