@@ -3,6 +3,7 @@
 import os
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +11,10 @@ from tests.compiled import built
 from tests.wire.test_rocketmq import batch_of, records
 
 from penstock.compiled import IN_USE
-from penstock.wire.rocketmq import batch
+from penstock.wire.rocketmq import batch, values
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, measured_in_python, run_of, write_run_in_python
-from penstock.wire.rocketmq.record import Record, length_of, write_record_in_python
+from penstock.wire.rocketmq.record import Record, java_hash, length_of, write_record_in_python
 
 _records = built("penstock.wire.rocketmq._records")
 MEASURES = (measured_in_python, _records.measured)
@@ -140,3 +141,27 @@ def test_properties_that_their_length_has_no_room_for_are_refused(write):
     parts, length = _records.measured(data, 88 + 2 + 2, len(shared), 1 << 20)
     with pytest.raises((ValueError, struct.error)):
         write(memoryview(bytearray(length)), 0, bytes(88), b"\x01t", data, parts, shared, 0, 0)
+
+
+VALUES = st.lists(st.text(st.characters(codec="ascii"), max_size=90).map(str.encode), max_size=12)
+
+
+def values_of(several: list[bytes], before: bytes = b"") -> tuple[memoryview, np.ndarray]:
+    borders = np.cumsum([len(before), *map(len, several)]).astype(np.int32)
+    return memoryview(before + b"".join(several)), borders
+
+
+@given(VALUES, st.binary(max_size=3))
+def test_checksums_and_hashes_are_the_same_compiled_and_in_python(several, before):
+    data, borders = values_of(several, before)
+    assert _records.checksums(data, borders) == values.checksums_in_python(data, borders)
+    found = _records.java_hashes(data, borders)
+    assert found == values.java_hashes_in_python(data, borders)
+    assert np.frombuffer(found, np.int32).tolist() == [java_hash(value.decode()) for value in several]
+
+
+@pytest.mark.parametrize("borders", [[], [-1, 2], [0, 4], [2, 1], [0, 3, 1, 3], [0, 2**31 - 1], [0, 9, 3]])
+@pytest.mark.parametrize("name", ["checksums", "java_hashes"])
+def test_borders_that_lie_never_reach_outside(name, borders):
+    with pytest.raises(ValueError, match="do not fit"):
+        getattr(_records, name)(b"abc", np.array(borders, dtype=np.int32))

@@ -1,15 +1,13 @@
 """Rows to messages: an Arrow batch becomes the bytes that a broker takes, by operations on whole columns.
 
 The parts of a message (its head, body, topic and properties) are columns too, and Arrow joins them row by row into one
-buffer, in which the messages then stand one behind the other. The checksum of each body is the only thing that Python
-does message by message.
+buffer, in which the messages then stand one behind the other.
 
 Two encodings: `records`, complete as they will be stored, for staging on a Penstock; and `batch`, RocketMQ's own form
 of many messages in one send.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal.isal_zlib import crc32
 
 from penstock.errors import PenstockError
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq import values as numbers
 from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags
 from penstock.wire.rocketmq.record import MAGIC, java_hash
 
@@ -145,17 +143,12 @@ def check_text(column: pa.BinaryArray, what: str) -> None:
 def java_hashes(column: pa.BinaryArray) -> Numbers:
     """Java's String.hashCode of each value; 0 for null. All at once, character by character, where they are ASCII."""
     column = pc.fill_null(column, b"")
-    offsets = offsets_of(column).astype(np.int64)
-    data, starts, lengths = np.frombuffer(data_of(column), dtype=np.uint8), offsets[:-1], np.diff(offsets)
-    longest = int(lengths.max(initial=0))
-    if longest > HASHED_CHARS_MAX or bool((data[offsets[0] : offsets[-1]] >= 0x80).any()):
+    view, borders = data_of(column), offsets_of(column)
+    octets = np.frombuffer(view, dtype=np.uint8)[borders[0] : borders[-1]]
+    if int(np.diff(borders).max(initial=0)) > HASHED_CHARS_MAX or bool((octets >= 0x80).any()):
         found = [java_hash(value.decode()) for value in column.to_pylist()]
         return np.array(found, dtype=np.int64)
-    codes = np.zeros(len(column), dtype=np.uint32)
-    for place in range(longest):
-        more = lengths > place
-        codes[more] = codes[more] * np.uint32(31) + data[starts[more] + place]
-    return codes.view(np.int32).astype(np.int64)
+    return np.frombuffer(numbers.java_hashes(view, borders), np.int32).astype(np.int64)
 
 
 def tag_marks(column: pa.BinaryArray | None, count: int) -> Numbers:
@@ -238,9 +231,7 @@ def _fixed(items: npt.NDArray[np.generic]) -> pa.BinaryArray:
 
 
 def _checksums(body: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    view, borders = data_of(body), offsets_of(body).tolist()
-    found = [crc32(view[start:end]) for start, end in pairwise(borders)]
-    return np.array(found, dtype=np.uint32) & np.uint32(0x7FFFFFFF)
+    return np.frombuffer(numbers.checksums(data_of(body), offsets_of(body)), np.uint32)
 
 
 def _properties(rows: Rows, added: bytes) -> tuple[list[pa.Array], Numbers]:

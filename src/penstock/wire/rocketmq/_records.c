@@ -494,6 +494,74 @@ static PyObject *write_run(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* --- many values at once -------------------------------------------------------------------------------------------- */
+
+/* Values stand one behind the other in `data`, and `borders`, numbers of 32 bits, say where each begins and the last
+ * ends. Nobody looks at a value before it is known to be inside. */
+typedef struct {
+    Py_buffer data, borders;
+    Py_ssize_t count;
+} Values;
+
+static inline Py_ssize_t border(const Values *values, Py_ssize_t index)
+{
+    int32_t found;
+    memcpy(&found, (const char *)values->borders.buf + index * 4, 4);
+    return found;
+}
+
+static int check_values(Values *values)
+{
+    values->count = values->borders.len / 4 - 1;
+    int sound = values->count >= 0 && values->borders.len % 4 == 0 && border(values, 0) >= 0 &&
+                border(values, values->count) <= values->data.len;
+    for (Py_ssize_t index = 0; sound && index < values->count; index++)
+        sound = border(values, index) <= border(values, index + 1);
+    if (!sound)
+        PyErr_SetString(PyExc_ValueError, "borders that do not fit the data");
+    return sound ? 0 : -1;
+}
+
+typedef int (*Number)(const unsigned char *, size_t, uint32_t *);
+
+static int ascii_hash(const unsigned char *at, size_t length, uint32_t *hash)
+{
+    *hash = 0;
+    for (; length; at++, length--)
+        *hash = *hash * 31 + *at;
+    return 0;
+}
+
+/* A number of 32 bits for each value. */
+static PyObject *numbers(PyObject *args, Number number)
+{
+    Values values;
+    if (!PyArg_ParseTuple(args, "y*y*", &values.data, &values.borders))
+        return NULL;
+    PyObject *found = check_values(&values) ? NULL : PyBytes_FromStringAndSize(NULL, values.count * 4);
+    for (Py_ssize_t index = 0; found != NULL && index < values.count; index++) {
+        Py_ssize_t start = border(&values, index);
+        uint32_t one;
+        if (number((const unsigned char *)values.data.buf + start, (size_t)(border(&values, index + 1) - start), &one))
+            Py_CLEAR(found);
+        else
+            memcpy(PyBytes_AS_STRING(found) + index * 4, &one, 4);
+    }
+    PyBuffer_Release(&values.data);
+    PyBuffer_Release(&values.borders);
+    return found;
+}
+
+static PyObject *checksums(PyObject *self, PyObject *args)
+{
+    return numbers(args, body_crc);
+}
+
+static PyObject *java_hashes(PyObject *self, PyObject *args)
+{
+    return numbers(args, ascii_hash);
+}
+
 /* --- the module ----------------------------------------------------------------------------------------------------- */
 
 static PyMethodDef write_record_definition = {"write_record", (PyCFunction)(void (*)(void))write_record, METH_FASTCALL,
@@ -502,6 +570,8 @@ static PyMethodDef write_record_definition = {"write_record", (PyCFunction)(void
 static PyMethodDef methods[] = {
     {"measured", measured, METH_VARARGS, "See measured_in_python in batch.py."},
     {"write_run", write_run, METH_VARARGS, "See write_run_in_python in batch.py."},
+    {"checksums", checksums, METH_VARARGS, "See checksums_in_python in values.py."},
+    {"java_hashes", java_hashes, METH_VARARGS, "See java_hashes_in_python in values.py."},
     {NULL, NULL, 0, NULL},
 };
 
