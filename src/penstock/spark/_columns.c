@@ -89,7 +89,7 @@ static inline const unsigned char *piece(const Places *places, Py_ssize_t index,
 }
 
 /* Nobody looks at a piece before all of them are known to be inside. */
-static int check_places(Places *places, Py_ssize_t least)
+static int check_places(Places *places)
 {
     places->count = places->starts.len / 8;
     places->bytes = 0;
@@ -97,7 +97,7 @@ static int check_places(Places *places, Py_ssize_t least)
         goto outside;
     for (Py_ssize_t index = 0; index < places->count; index++) {
         int64_t start = number_at(&places->starts, index), end = number_at(&places->ends, index);
-        if (start < 0 || end > places->data.len || start > end || end - start < least)
+        if (start < 0 || end > places->data.len || start > end)
             goto outside;
         places->bytes += (Py_ssize_t)(end - start);
         if (places->bytes > BYTES_MAX)
@@ -123,7 +123,7 @@ static PyObject *gathered(PyObject *self, PyObject *args)
         return NULL;
     PyObject *found = NULL;
     Column column = {0};
-    if (check_places(&places, 0) == 0 && make_column(&column, places.count, places.bytes) == 0) {
+    if (check_places(&places) == 0 && make_column(&column, places.count, places.bytes) == 0) {
         for (Py_ssize_t index = 0; index < places.count; index++) {
             Py_ssize_t length;
             const unsigned char *from = piece(&places, index, &length);
@@ -242,7 +242,7 @@ static PyObject *texts(PyObject *self, PyObject *args)
         return NULL;
     Column columns[NAMES_MAX] = {{0}};
     Py_ssize_t index, count = PyTuple_GET_SIZE(names);
-    if (!are_names(names) || check_places(&places, 0))
+    if (!are_names(names) || check_places(&places))
         goto done;
     for (index = 0; index < count; index++)
         if (make_column(&columns[index], places.count, places.bytes))
@@ -301,7 +301,7 @@ static PyObject *pairs(PyObject *self, PyObject *args)
         return NULL;
     PyObject *found = NULL, *firsts = NULL, *names = NULL, *texts = NULL;
     Column keys = {0}, values = {0};
-    if (check_places(&places, 0))
+    if (check_places(&places))
         goto done;
     Py_ssize_t room = places.bytes / 4 + places.count; /* a pair takes 4 bytes, the last of a message 3 */
     if ((firsts = PyBytes_FromStringAndSize(NULL, (places.count + 1) * 4)) == NULL ||
