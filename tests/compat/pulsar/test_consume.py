@@ -29,9 +29,11 @@ def test_several_share(client, topic):
     assert min(map(len, got)) > 0
 
 
-def test_a_key_has_one_consumer_and_keeps_its_order(client, topic):
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batched"])
+def test_a_key_has_one_consumer_and_keeps_its_order(client, topic, batch):
+    """Batches are of one key each: that is what a producer has to be told."""
     consumers = [client.subscribe(topic, "s", type="Key_Shared", name=f"c{at}") for at in range(3)]
-    publish(client, topic, numbers(210))
+    publish(client, topic, numbers(210), batch=batch, by_key=batch)
     got = dealt_out(consumers, 210)
     of_keys = [{message.told["key"] for message in part} for part in got]
     assert sum(map(len, of_keys)) == 7
@@ -212,15 +214,16 @@ def test_compressed_messages(client, topic, how):
     assert consumer.bodies(20) == [(f"{body} " * 50)[:200] for body in numbers(20)]
 
 
-def test_a_message_in_chunks_comes_whole(client, topic):
-    consumer = client.subscribe(topic, "s")
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+def test_a_message_in_chunks_comes_whole(client, topic, kind):
+    consumer = client.subscribe(topic, "s", type=kind)
     producer = client.producer(topic, chunk=True)
     producer.send("large", body_bytes=12_000_000)
     (message,) = consumer.receive()
     assert (message.told["bytes"], message.told["crc"]) == (12_000_000, zlib.crc32(b"large".ljust(12_000_000, b".")))
     consumer.ack(message)
     consumer.close()
-    assert client.subscribe(topic, "s").nothing()
+    assert client.subscribe(topic, "s", type=kind).nothing()
 
 
 def test_all_that_a_message_carries(client, topic):

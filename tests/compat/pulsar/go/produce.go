@@ -44,6 +44,9 @@ func producer(asked Request) (any, error) {
 		CompressionType:         compressed[asked.Compress],
 		ProducerAccessMode:      accessModes[asked.Access],
 	}
+	if asked.ByKey {
+		options.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
+	}
 	if asked.PublicKey != "" {
 		options.Encryption = &pulsar.ProducerEncryptionInfo{
 			KeyReader: crypto.NewFileKeyReader(asked.PublicKey, asked.PrivateKey),

@@ -18,6 +18,7 @@ type Request struct {
 	Name      string    `json:"name"`
 	Batch     bool      `json:"batch"`
 	BatchMax  uint      `json:"batch_max"`
+	ByKey     bool      `json:"by_key"`
 	Chunk     bool      `json:"chunk"`
 	Compress  string    `json:"compress"`
 	Access    string    `json:"access"`

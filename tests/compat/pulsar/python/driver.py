@@ -70,6 +70,8 @@ def producer(asked):
         "producer_name": asked.get("name"),
         "block_if_queue_full": True,
     }
+    if asked.get("by_key"):
+        settings["batching_type"] = pulsar.BatchingType.KeyBased
     if "public_key" in asked:
         settings |= {"crypto_key_reader": keys(asked), "encryption_key": "key"}
     make = functools.partial(things[asked["on"]].create_producer, asked["topic"], **settings)

@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.apache.pulsar.client.api.BatcherBuilder;
 import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
@@ -43,6 +44,9 @@ final class Produce {
         }
         if (request.has("batch_max")) {
             builder.batchingMaxMessages(request.whole("batch_max", 0));
+        }
+        if (request.flag("by_key")) {
+            builder.batcherBuilder(BatcherBuilder.KEY_BASED);
         }
         if (request.has("public_key")) {
             builder.cryptoKeyReader(Open.keys(request)).addEncryptionKey("key");
