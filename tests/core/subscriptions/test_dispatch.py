@@ -3,7 +3,7 @@
 import pytest
 from tests.core.subscriptions.world import Entry, World
 
-from penstock.core.subscriptions import single
+from penstock.core.subscriptions import shared, single
 from penstock.core.subscriptions.keyed import SLOTS, Ranges, Ring, slot_of
 from penstock.core.subscriptions.seats import Offer, Seat
 from penstock.core.subscriptions.shared import Turns
@@ -168,6 +168,16 @@ def test_the_parts_of_a_chunked_message_go_to_one_consumer():
     whole = [client for client in clients if 1 in rows(client)]
     assert len(whole) == 1
     assert set(rows(whole[0])) >= {1, 2, 3, 4}
+
+
+def test_messages_in_chunks_that_never_end_are_forgotten_in_the_end(monkeypatch):
+    monkeypatch.setattr(shared, "CHUNKED_MAX", 3)
+    world = World([Entry(1, chunk=f"m{number}") for number in range(10)], Kind.SHARED)
+    client = world.join()
+    world.flow(client, 10)
+    world.pump()
+    assert rows(client) == list(range(10))
+    assert list(world.subscription._turns._chunks) == ["m7", "m8", "m9"]
 
 
 def part_in_the_replay():

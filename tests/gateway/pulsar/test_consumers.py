@@ -8,6 +8,7 @@ from penstock.core.authorizer import AllowAll
 from penstock.core.subscriptions.keyed import slot_of
 from penstock.core.subscriptions.registry import Place
 from penstock.errors import NotAuthorized
+from penstock.gateway.pulsar.inspect import chunked_as
 from penstock.model import Action
 from penstock.testing.server import PORTS, serving
 from penstock.wire.pulsar import commands_pb2 as pb
@@ -569,3 +570,10 @@ async def test_s37_a_topic_that_cannot_be_written_is_temporarily_unavailable(cli
         assert error.message.startswith("Topic is temporarily unavailable: ")
     assert await client.entries(1) == [0]  # reading goes on
     client.ack(queue, 0)
+
+
+async def test_what_parts_of_a_message_have_in_common_takes_little():
+    long = b"u" * 5_000_000
+    assert chunked_as(b"a-1") == "a-1"
+    assert len(chunked_as(long)) < 100
+    assert chunked_as(long) == chunked_as(bytes(long)) != chunked_as(long + b"u")

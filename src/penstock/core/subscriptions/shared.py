@@ -12,6 +12,7 @@ from typing import NamedTuple
 from penstock.core.subscriptions.seats import Offer, Seat
 
 TURN_ENTRIES_MAX = 20
+CHUNKED_MAX = 10_000  # messages in chunks whose consumer is remembered: some never end
 
 
 class Dealt(NamedTuple):
@@ -74,6 +75,8 @@ class Turns:
         """Who gets this part of a chunked message. Parts come in order, so one without an owner is the first."""
         owner = by_number.get(self._chunks.get(offer.chunk, seat.number))
         if owner is not None and owner.available:
+            if offer.chunk not in self._chunks and len(self._chunks) >= CHUNKED_MAX:
+                del self._chunks[next(iter(self._chunks))]  # the oldest
             self._chunks[offer.chunk] = owner.number
             if offer.is_last_chunk:
                 del self._chunks[offer.chunk]

@@ -2,11 +2,14 @@
 
 import base64
 import binascii
+import hashlib
 
 from penstock.core.subscriptions.keyed import slot_of
 from penstock.core.subscriptions.seats import Offer
 from penstock.wire.pulsar.entry import hot_metadata_in
 from penstock.wire.pulsar.hot_pb2 import Metadata
+
+UUID_BYTES_MAX = 128
 
 
 def inspect(offer: Offer, keyed: bool) -> None:
@@ -17,8 +20,14 @@ def inspect(offer: Offer, keyed: bool) -> None:
     if metadata.deliver_at_time > 0:
         offer.due_ms = metadata.deliver_at_time
     if metadata.num_chunks_from_msg > 1:
-        offer.chunk = metadata.uuid.decode(errors="replace")
+        offer.chunk = chunked_as(metadata.uuid)
         offer.is_last_chunk = metadata.chunk_id >= metadata.num_chunks_from_msg - 1
+
+
+def chunked_as(uuid: bytes) -> str:
+    """What the parts of a message have in common. It is kept while they come: however long, it takes little."""
+    short = uuid if len(uuid) <= UUID_BYTES_MAX else hashlib.blake2b(uuid, digest_size=16).digest()
+    return short.decode("latin-1")
 
 
 def key_of(metadata: Metadata) -> bytes:
