@@ -51,7 +51,7 @@ demo: $(STAMP) ## a broker under load, kill -9, a RocketMQ client across it, and
 	@$(PY) -m penstock.testing.demo
 
 test: $(STAMP) ## all tests; some: make test TESTS=tests/store
-	@$(PY) -m pytest $(TESTS)
+	@$(PY) -m pytest $(TESTS) $(AGAIN)
 
 interop: $(STAMP) ## the real clients of RocketMQ and Pulsar against this broker (needs Java 17 with Maven, Go, Node; what is missing is named)
 	@$(PY) -m pytest -m interop $(or $(TESTS),tests/compat) $(AGAIN)
