@@ -103,7 +103,8 @@ def rows_in(data: Buffer, source: Range, with_bodies: bool) -> Iterator[Rows]:
         yield Rows(records, source, {})
         return
     starts, ends = (place.tolist() for place in records.bodies())
-    first, size_bytes, bodies = 0, 0, dict[int, bytes]()
+    first = size_bytes = 0
+    bodies: dict[int, bytes] = {}
     for row in compressed.tolist():
         body = _opened(records, row, starts[row], ends[row])
         size_bytes += len(body)

@@ -46,7 +46,8 @@ class Appender:
         log.check_writable()
         self.last_ms = now_ms = max(self._clock.now_ms(), self.last_ms)
         self._turn += 1
-        end, touched = log.end, list[Mark]()
+        end = log.end
+        touched: list[Mark] = []
         try:
             written, numbered = self._write_all(entries, group, now_ms, touched)
         except BaseException as error:
@@ -69,7 +70,8 @@ class Appender:
         log, index, view = self._log, 0, self._view
         all_of_them = entries if type(entries) is list else list(entries)
         flags_of = _group_flags(len(all_of_them)) if group else None
-        written, numbered = list[tuple[int, int]](), list[Entry]()
+        written: list[tuple[int, int]] = []
+        numbered: list[Entry] = []
         while True:
             base = log.end
             index, used, payload_bytes, follows = fill(

@@ -139,7 +139,8 @@ class LocalFile:
         return data
 
     def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
-        flags, descriptor, found = (0 if wait else NOWAIT), self._descriptor, list[memoryview]()
+        flags, descriptor = (0 if wait else NOWAIT), self._descriptor
+        found: list[memoryview] = []
         if not wait and not NOWAIT:
             return None
         try:

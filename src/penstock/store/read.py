@@ -268,7 +268,8 @@ class _Cold:
         """The bytes of each span (position, length), None in place of what is missing; None for all when the disk is
         needed.
         """
-        segments, fetched = self._log.segments, list[memoryview | None]()
+        segments = self._log.segments
+        fetched: list[memoryview | None] = []
         for number, group in groupby(spans, lambda span: span[0] // segments.segment_bytes):
             base, here, file = number * segments.segment_bytes, list(group), self._plan.pinned[number]
             if file is None:
@@ -289,7 +290,8 @@ class _Cold:
 
     def _sound_ones(self, first: int, until: int, data: memoryview, wait: bool) -> list[int] | None:
         """Those of a range that pass their checksums; None when that needs a look at the disk."""
-        table, secret, start, sound = self._plan.table, self._log.segments.secret, self._starts[first], list[int]()
+        table, secret, start = self._plan.table, self._log.segments.secret, self._starts[first]
+        sound: list[int] = []
         for at in range(first, until):
             position, length, lead = self._positions[at], self._lengths[at], self._leads[at]
             if self._doubtful[at] and not _single_is_sound(data, position - start, length, lead, position, secret):

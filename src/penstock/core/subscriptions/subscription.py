@@ -353,7 +353,8 @@ class Subscription:
 
     def _deliverable(self) -> Iterator[int]:
         """Rows of the replay that somebody can take, the first ones."""
-        ordered, held = not self.style.any_order, set[int]()
+        ordered = not self.style.any_order
+        held: set[int] = set()
         seats = {seat.number: seat for seat in self.seats}
         found = 0
         for row, slot in self.replay.waiting():

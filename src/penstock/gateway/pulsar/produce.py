@@ -79,7 +79,8 @@ class Produce:
 
     def send(self, frames: list[Frame], connection: Connection) -> None:
         """Store the messages of these sends. Who may write was asked when the producers were opened."""
-        call, entries = Call(), list[Entry]()
+        call = Call()
+        entries: list[Entry] = []
         sends, producers, producer_id, producer = call.sends, connection.producers, -1, None
         for frame in frames:
             body: Send = frame.body

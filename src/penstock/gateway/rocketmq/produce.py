@@ -7,6 +7,7 @@ With a delay level, a timer, or prepared for a transaction, it is kept back firs
 import random
 import struct
 from collections.abc import Callable, Container
+from functools import cache
 
 import numpy as np
 
@@ -282,10 +283,15 @@ def answers(sent: list[Sent], store_host: bytes) -> list[bytes]:
 
 def _ids(store_host: bytes, first: int, count: int) -> bytes:
     """The ids of a batch's messages, with commas between: all of them turned into text by one call."""
-    each = np.empty(count, dtype=[("host", f"V{len(store_host)}"), ("physical", ">i8")])
+    each = np.empty(count, dtype=_id_kind(len(store_host)))
     each["host"] = np.void(store_host)
     each["physical"] = np.arange(first, first + count)
     return each.tobytes().hex(",", each.itemsize).upper().encode()
+
+
+@cache
+def _id_kind(host_bytes: int) -> "np.dtype[np.void]":
+    return np.dtype([("host", f"V{host_bytes}"), ("physical", ">i8")])
 
 
 def refuse_all(connection: Connection, sent: list[Sent], error: Exception) -> None:
