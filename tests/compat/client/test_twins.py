@@ -48,10 +48,10 @@ async def test_s15_a_java_twin_keeps_the_id_and_ours_takes_a_fresh_one(broker, u
             options = {"topics": {topic: "*"}, "start": FIRST, "timers": QUICK}
             async with PushConsumer(broker.namesrv, group, handle, client_id=same, **options) as ours:
                 await until(lambda: ours.instance.client_id != same, "a fresh ClientID")
-                assert sorted(await members(producer, topic, group)) == sorted([same, ours.instance.client_id])
                 await until(
                     lambda: len([q for q in ours.owned if q.topic == topic]) == QUEUES // 2, "half of the queues"
                 )
+                assert sorted(await members(producer, topic, group)) == sorted([same, ours.instance.client_id])
                 sent = [f"m-{number}" for number in range(40)]
                 for text in sent:
                     await producer.send(Message(topic, text.encode()))

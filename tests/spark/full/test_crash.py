@@ -133,8 +133,10 @@ class Scene:
         folder = self.folder / "lake" / "archive"
         if not folder.exists():
             return []
-        bodies = ds.dataset(folder, format="parquet", partitioning="hive").to_table(columns=["body"])["body"]
-        return [int(body) for body in bodies.to_pylist()]
+        found = ds.dataset(folder, format="parquet", partitioning="hive")
+        if not found.files:  # its folders are made first
+            return []
+        return [int(body) for body in found.to_table(columns=["body"])["body"].to_pylist()]
 
 
 @pytest.fixture
