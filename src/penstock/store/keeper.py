@@ -32,13 +32,12 @@ _TICK_S = 0.25
 _RINGS_BYTES = 65_536  # as many as a pipe holds
 
 
-class Filler:
-    """The thread that writes zeros ahead."""
+class _Thread:
+    """One that works when it is called. It begins at the end of `__init__`: what it needs is set before."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[bool] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="penstock-fill", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -50,6 +49,17 @@ class Filler:
         self._thread.join()
 
     def _run(self) -> None:
+        raise NotImplementedError
+
+
+class Filler(_Thread):
+    """The thread that writes zeros ahead."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        super().__init__("penstock-fill")
+
+    def _run(self) -> None:
         while self._calls.get():
             try:
                 while self._calls.empty() and self._store.fill():
@@ -59,7 +69,7 @@ class Filler:
                 return
 
 
-class Committer:
+class Committer(_Thread):
     """The thread that syncs."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, config: StoreConfig) -> None:
@@ -70,17 +80,10 @@ class Committer:
         os.set_blocking(self._bell, False)
         loop.add_reader(self._ear, self._rung)
         self._interval_s = config.flush_interval_ms / 1000
-        self._calls: SimpleQueue[bool] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        if self._calls.empty():
-            self._calls.put(True)
+        super().__init__("penstock-commit")
 
     def stop(self) -> None:
-        self._calls.put(False)
-        self._thread.join()
+        super().stop()
         if self._filler is not None:
             self._filler.stop()
 
