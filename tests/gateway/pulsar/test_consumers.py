@@ -4,6 +4,7 @@ import pytest
 from tests.gateway.pulsar.conftest import client_of, one, several
 
 from penstock import configure
+from penstock.clock import ManualClock
 from penstock.core.authorizer import AllowAll
 from penstock.core.subscriptions.keyed import slot_of
 from penstock.core.subscriptions.registry import Place
@@ -139,6 +140,23 @@ async def test_s35_one_that_is_not_durable_starts_where_it_asks_and_leaves_nothi
     await client.settled()
     place = Place(queue, TOPIC)
     assert list(penstock.server.broker.subscriptions.of(place)) == []
+
+
+@pytest.mark.parametrize(("back_s", "first"), [(150, 0), (100, 3), (1, 6)])
+@pytest.mark.parametrize("durable", [True, False])
+async def test_one_that_asks_for_the_last_seconds_begins_there(back_s, first, durable):
+    """Whatever else it says of where to begin."""
+    clock = ManualClock()
+    async with serving(clock=clock) as penstock, client_of(penstock) as client:
+        for _ in range(2):
+            await publish(client, 3)
+            clock.advance(75_000)
+        earliest = pb.MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
+        asked = {"start_message_rollback_duration_sec": back_s, "start_message_id": earliest, "durable": durable}
+        await client.consumer(TOPIC, **asked)
+        client.flow(10)
+        await publish(client, 1)
+        assert await client.entries(7 - first) == list(range(first, 7))
 
 
 async def test_a_new_one_begins_at_the_end_unless_told_otherwise(client):
