@@ -39,3 +39,9 @@ def memory_mb(pid: int, field: str) -> float:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
     return 0.0
+
+
+def free_bytes() -> int:
+    """Memory that nobody uses, not even the page cache."""
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(fields["MemFree"].split()[0]) * 1024

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from tests.compat.rocketmq import toolchain
 
+from bench.pagecache import full_page_cache
 from bench.sides.brokers import FLUSHES, PENSTOCK, Ports, Serving
 from bench.sides.lines import FAILED, FULL, QUICK, Amounts, Race, Result
 from bench.sides.load import Load, LoadFailed
@@ -78,6 +79,7 @@ def _arguments(race: Race) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help=f"how long a line is measured [{FULL.seconds:g}]")
     parser.add_argument("--profile", default="", metavar="FILE", help="run Penstock under cProfile (slower)")
     parser.add_argument("--keep", action="store_true", help="leave the brokers up until Enter is pressed")
+    parser.add_argument("--memory-as-it-is", action="store_true", help="do not fill the page cache first")
     parser.add_argument("--folder", default=".", help="where the temporary files go: the disk that is measured")
     parser.add_argument("--json", default=f"build/bench-{race.rival}.json", metavar="FILE")
     args = parser.parse_args()
@@ -100,9 +102,12 @@ def _measure(command: Command, args: argparse.Namespace, found: list[Result]) ->
     with tempfile.TemporaryDirectory(prefix=".penstock-bench-", dir=args.folder) as folder:
         place = Path(folder).absolute()
         pause = _pause if args.keep else lambda: None
-        what = (place, brokers, args.lines, _amounts(args), args.profile, _say, pause)
-        plan = Plan(race, command.serving, command.free_ports, *what)
-        with Load.started(race.rival, race.message, place / "client", _say) as load:
+        with (
+            full_page_cache(place, _say, args.memory_as_it_is) as settle,
+            Load.started(race.rival, race.message, place / "client", _say) as load,
+        ):
+            what = (place, brokers, args.lines, _amounts(args), args.profile, _say, pause, settle)
+            plan = Plan(race, command.serving, command.free_ports, *what)
             for flush in args.flush:
                 found.extend(results(plan, flush, load))
                 for used in place.glob(f"*-{flush}*"):

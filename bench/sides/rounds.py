@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tests.compat.rocketmq.toolchain import Say
 
-from bench.lines import settle
+from bench.pagecache import Settle
 from bench.sides.brokers import PENSTOCK, Broker, Ports, Serving
 from bench.sides.lines import FAILED, MEMORY, START, Amounts, Figures, Race, Result
 from bench.sides.load import Load, LoadFailed
@@ -34,6 +34,7 @@ class Plan(NamedTuple):
     profile: str
     say: Say
     pause: Callable[[], None]  # called while the brokers still run
+    settle: Settle  # called before each measurement
 
 
 def results(plan: Plan, flush: str, load: Load) -> Iterator[Result]:
@@ -98,7 +99,7 @@ def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: s
     order = plan.race.orders[key]
     for run in range(plan.amounts.runs + 1):
         for name in _turn(list(brokers), run):
-            settle()
+            plan.settle()
             which = f"{flush} flush, {key}, {f'run {run}' if run else 'warm-up'}, {name}"
             try:
                 figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())

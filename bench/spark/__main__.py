@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.compat.rocketmq import toolchain
 
-from bench.lines import settle
+from bench.pagecache import Settle, full_page_cache
 from bench.rocketmq.brokers import Ports, serving
 from bench.sides.rounds import NOISY_SHARE
 from bench.spark import messages
@@ -50,6 +50,13 @@ class Place(NamedTuple):
     pid: int
 
 
+class Watched(NamedTuple):
+    """Spark's process, and what comes before each measurement."""
+
+    spark_pid: int
+    settle: Settle
+
+
 def main() -> int:
     args = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_NOT_DONE))  # so that all processes are taken down
@@ -57,10 +64,14 @@ def main() -> int:
     growth: list[Growth] = []
     trouble = ""
     try:
-        with _standing(args) as (spark_pid, places):
-            found.extend(_measured(args, spark_pid, places))
+        with (
+            full_page_cache(Path(args.folder), _say, args.memory_as_it_is) as settle,
+            _standing(args) as (spark_pid, places),
+        ):
+            watched = Watched(spark_pid, settle)
+            found.extend(_measured(args, watched, places))
             if args.growth and PENSTOCK in places:
-                growth.extend(_grown(args, spark_pid, places[PENSTOCK]))
+                growth.extend(_grown(args, watched, places[PENSTOCK]))
     except (toolchain.Missing, toolchain.BuildFailed) as missing:
         trouble = f"{missing}. Without Kafka: --only {PENSTOCK}"
     except (RuntimeError, OSError) as failed:
@@ -81,6 +92,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="200,000 messages, one run, no growth")
     parser.add_argument("--full", action="store_true", help="how 50 million messages read, too")
     parser.add_argument("--growth", action=argparse.BooleanOptionalAction, help="whether the cost grows with the topic")
+    parser.add_argument("--memory-as-it-is", action="store_true", help="do not fill the page cache first")
     parser.add_argument("--folder", default=".", help="where the temporary files go")
     parser.add_argument("--json", default="build/bench-spark.json", metavar="FILE")
     args = parser.parse_args()
@@ -156,21 +168,21 @@ def _filled(engine: Engine, topic: str, count: int) -> None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _measured(args: argparse.Namespace, spark_pid: int, places: dict[str, Place]) -> Iterator[Result]:
+def _measured(args: argparse.Namespace, watched: Watched, places: dict[str, Place]) -> Iterator[Result]:
     """Line by line; both take turns, and who begins changes. The first round of each line does not count."""
     names = list(places)
     for key in args.lines:
         for run in range(args.runs + 1):
             for name in names if run % 2 else reversed(names):
-                result = _one(key, name, places[name], spark_pid, args.messages)
+                result = _one(key, name, places[name], watched, args.messages)
                 _say(_told(result, run))
                 if run:
                     yield result
 
 
-def _one(key: str, name: str, place: Place, spark_pid: int, rows: int) -> Result:
-    settle()
-    with Watch(spark_pid, place.pid) as used:
+def _one(key: str, name: str, place: Place, watched: Watched, rows: int) -> Result:
+    watched.settle()
+    with Watch(watched.spark_pid, place.pid) as used:
         own_s = WORK[key](place.engine, TOPIC, rows)
     wall_s = own_s or used.wall_s
     seconds = (wall_s, used.spark_s, used.workers_s, used.broker_s)
@@ -187,13 +199,13 @@ def _told(result: Result, run: int) -> str:
     )
 
 
-def _grown(args: argparse.Namespace, spark_pid: int, place: Place) -> Iterator[Growth]:
+def _grown(args: argparse.Namespace, watched: Watched, place: Place) -> Iterator[Growth]:
     """Two columns of topics of several sizes."""
     for size in (*GROWTH, *([GROWTH_FULL] if args.full else [])):
         topic = f"{TOPIC}-{size}"
         _filled(place.engine, topic, size)
-        settle()
-        with Watch(spark_pid, place.pid) as used:
+        watched.settle()
+        with Watch(watched.spark_pid, place.pid) as used:
             WORK["two"](place.engine, topic, size)
         found = Growth(size, used.wall_s, (used.spark_s + used.broker_s) * 1e6 / size, used.worker_mb)
         told = f"{size / used.wall_s:,.0f} rows/s, {found.cpu_us:.2f} us CPU, worker {found.workers_mb:.0f} MB"
