@@ -15,6 +15,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 MODULES = (
     "penstock.store._filling",
+    "penstock.store._spans",
     "penstock.store._syncing",
     "penstock.spark._columns",
     "penstock.wire.rocketmq._records",

@@ -14,6 +14,7 @@ from penstock.clock import Clock
 from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.read import Batch, Damage, Plan
+from penstock.store.spans import Slices
 from penstock.store.store import Bounds, Store
 
 __all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags", "narrowed", "numbered"]  # what a gateway gets in its hands
@@ -92,6 +93,10 @@ class Fetcher:
         rows = table.rows(table.row_at_offset(first), table.row_at_offset(until))
         found: npt.NDArray[np.int64] = rows["base"][rows["tag"] == tag]
         return found
+
+    def slices_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
+        """What is in memory, from an offset on, for who hands it on as it is; None when that takes a plan."""
+        return self._store.slices_now(queue, offset, messages_max, bytes_max)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
         """Which messages a read would bring: with `tags` (their hashes) only those."""

@@ -22,7 +22,9 @@ from penstock.errors import OffsetOutOfRange
 from penstock.store.files import File
 from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_in
 from penstock.store.log import Log
+from penstock.store.residency import Residency
 from penstock.store.rowfiles import LOST, Rows
+from penstock.store.spans import Slices, spans
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
@@ -51,8 +53,8 @@ class Batch(NamedTuple):
 
 
 class Reader:
-    def __init__(self, log: Log, hot_bytes: int, trusted_from: int) -> None:
-        self._log, self._hot_bytes = log, hot_bytes
+    def __init__(self, log: Log, hot_bytes: int, trusted_from: int, residency: Residency) -> None:
+        self._log, self._hot_bytes, self._residency = log, hot_bytes, residency
         self.trusted_from = trusted_from  # this process wrote or checked everything from here on
 
     def plan_offset(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> "Plan":
@@ -84,6 +86,23 @@ class Reader:
         until = min(table.visible_row, first + max(messages_max, 1))
         return Plan(self, table, first, _within(table.rows(first, until), messages_max, bytes_max))
 
+    def slices_now(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
+        """What a read from an offset brings where that is easy: in one segment, in memory, checked, and its rows in one
+        piece. None where it is not, or where there is nothing: a plan then tells more.
+        """
+        row = table.row_at_offset(offset)
+        if not table.min_row <= row < table.visible_row:
+            return None
+        wanted = min(max(messages_max, 1), table.visible_row - row)
+        view, at, rows = table.place(row)
+        found = spans(view, at, wanted, messages_max, bytes_max) if wanted <= rows else None
+        if found is None:
+            return None
+        messages, size_bytes, next_offset, low, high, places = found
+        if low < self.trusted_from or not self._is_here(low, high):
+            return None
+        return Slices(self._slices(low, places[::2], places[1::2]), messages, size_bytes, next_offset)
+
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
         rows = plan.rows
@@ -100,15 +119,18 @@ class Reader:
         return _Cold(self, self._log, plan).load(wait)
 
     def _is_easy(self, plan: "Plan", low: int, high: int) -> bool:
+        return self._is_here(low, high) and (low >= self.trusted_from or plan.is_proved())
+
+    def _is_here(self, low: int, high: int) -> bool:
+        """Whether all between two positions lies in one segment, and in memory."""
         number, place = divmod(low, self._log.segments.segment_bytes)
         if low < 0 or number != (high - 1) // self._log.segments.segment_bytes:
             return False
         if low >= max(self.trusted_from, self._log.end - self._hot_bytes):
             return True
-        if number not in self._log.segments.numbers or (low < self.trusted_from and not plan.is_proved()):
+        if number not in self._log.segments.numbers:
             return False
-        segment = self._log.segments.get(number)
-        return segment.file.is_resident(segment.view, place, high - low)
+        return self._residency.holds(self._log.segments.get(number), place, high - low)
 
     def _slices(self, low: int, positions: list[int], lengths: list[int]) -> list[memoryview]:
         number = low // self._log.segments.segment_bytes

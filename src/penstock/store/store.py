@@ -27,8 +27,10 @@ from penstock.store.log import Log
 from penstock.store.queues import QueueFact, pack_queue, queue_key
 from penstock.store.read import Batch, Damage, Plan, Reader
 from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
+from penstock.store.residency import Residency
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
+from penstock.store.spans import Slices
 from penstock.store.stagefiles import StageFiles
 from penstock.store.syncing import DONE, ROUNDS, marks_at
 from penstock.store.table import QueueTable
@@ -61,7 +63,7 @@ class Store:
         self._marks = marks_at(recovery.end)
         self._log = Log(segments, recovery.end, self._marks)
         self._commits = Commits(self._marks)
-        self._reader = Reader(self._log, config.hot_bytes, recovery.trusted_from)
+        self._reader = Reader(self._log, config.hot_bytes, recovery.trusted_from, Residency(clock.monotonic_ms))
         self._appender = Appender(config, clock, self._log, self._tables, self._commits, self._accounts)
         self._appender.last_ms = recovery.last_ms
         self.checkpoint_position = recovery.position
@@ -262,6 +264,10 @@ class Store:
     def bounds(self, queue: int) -> Bounds:
         table = self.table(queue)
         return Bounds(table.min_offset, table.visible_offset, table.min_row, table.visible_row)
+
+    def slices_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
+        """As they lie in the log, where that is easy: see `Reader.slices_now`."""
+        return self._reader.slices_now(self.table(queue), offset, messages_max, bytes_max)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Plan:
         return self._reader.plan_offset(self.table(queue), offset, messages_max, bytes_max)

@@ -205,6 +205,14 @@ class QueueTable:
         parts = [self.piece(low)[first - low * size :], *(self.piece(n) for n in range(low + 1, high))]
         return np.concatenate([*parts, self.piece(high)[: until - high * size]])
 
+    def place(self, row: int) -> tuple[memoryview, int, int]:
+        """The memory that holds a row, where in it the row begins, and how many rows there are to its piece's end."""
+        number, inside = divmod(row, self._files.piece_rows)
+        if number in self.unproved:
+            self._prove(number)
+        view, start = self._files.place(self.slots[number - self.first_piece])
+        return view, start + inside * ROW_BYTES, self._files.piece_rows - inside
+
     def row_at_offset(self, offset: int) -> int:
         """The row that holds an offset, or the first behind it where it is lost; between min_row and next_row."""
         if offset <= self.min_offset:

@@ -17,7 +17,7 @@ from penstock.gateway.guests import Guests
 from penstock.gateway.inbox import Inbox, Reception
 from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag, RequestCode
-from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack, pack_head
+from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
 from penstock.wire.rocketmq.requests import request_in
 
 log = logs.get(__name__)
@@ -172,18 +172,19 @@ class Connection(asyncio.BufferedProtocol):
         self._count_out(len(body))
         self.answer(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, body))
 
-    def reply_slices(
-        self, frame: Frame, code: int, remark: str, ext: Mapping[str, str], slices: list[memoryview], size_bytes: int
-    ) -> None:
-        """As `reply`, with a body that is not put together here, and has so many bytes."""
+    def reply_slices(self, frame: Frame, head: bytes, slices: list[memoryview], size_bytes: int) -> None:
+        """As `reply`, in its final form up to a body that is not put together here, and has so many bytes."""
         if frame.oneway:
             return
         self._count_out(size_bytes)
-        self._out.append(pack_head(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, size_bytes))
+        self._out.append(head)
         self._out.extend(slices)
-        self.answer(b"")
+        self.under_way -= 1
         if self._out_bytes >= LARGE_BYTES:
             self._write_out()
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
 
     @property
     def waiting_bytes(self) -> int:

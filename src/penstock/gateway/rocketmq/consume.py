@@ -9,6 +9,7 @@ for it.
 """
 
 import asyncio
+import struct
 from collections.abc import Coroutine
 
 import msgspec
@@ -25,21 +26,33 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.traffic import Traffic
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.connection import WAITING_BYTES, Connection
-from penstock.gateway.rocketmq.filters import Wanted, wanted
+from penstock.gateway.rocketmq.connection import VERSION, WAITING_BYTES, Connection
+from penstock.gateway.rocketmq.filters import ALL, Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.records import MINE, Read, Records, Wish
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
-from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
-from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.codes import Flag, PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.frame import JSON, Frame, pack_head
 from penstock.wire.rocketmq.requests import Pull
 
 BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
 EMPTY_BODIES_VERSION = 413  # 5.0: Java's older consumers break over an empty body, and stand still
 STRETCH_MESSAGES, STRETCH_BYTES = 256, 1024 * 1024  # what a SQL filter looks at per pull
+
+
+FOUND = "FOUND"
+
+# The head of an answer with messages, put together from parts: 2 us instead of 6.
+_FOUND = (
+    b'{"code":0,"extFields":{"maxOffset":"%d","minOffset":"%d","nextBeginOffset":"%d","suggestWhichBrokerId":"0"},'
+    b'"flag":1,"language":"JAVA","opaque":%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":'
+    + b"%d}"
+    % VERSION
+)
+_LENGTHS = struct.Struct(">II")  # of a frame, and of its header
 
 
 class Consume:
@@ -112,17 +125,24 @@ class Consume:
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         elif self._fetcher.holds_others(queue, MINE):
             self._later(call, self._read_mixed(call, bounds, may_wait))
+        elif call.wanted is ALL and (found := self._fetcher.slices_now(queue, offset, *call.limits)):
+            head = found_head(call.frame, found.next_offset, bounds, found.size_bytes)
+            self._hand_out(call, head, found.payloads, found.messages, found.size_bytes)
         else:
-            count, size = call.messages_max, call.bytes_max
-            if call.wanted.sql is not None:
-                count, size = STRETCH_MESSAGES, STRETCH_BYTES
-            plan = self._fetcher.plan(queue, offset, count, size, call.wanted.tags)
-            plan.together = call.wanted.sql is None
-            batch = self._fetcher.load_now(plan)
-            if batch is not None:
-                self._found(call, bounds, batch)
-            else:
-                self._later(call, self._read_cold(call, bounds, plan))
+            self._read_some(call, bounds)
+
+    def _read_some(self, call: "_Call", bounds: Bounds) -> None:
+        """What is wanted of the messages there, wherever they are."""
+        count, size = call.limits
+        if call.wanted.sql is not None:
+            count, size = STRETCH_MESSAGES, STRETCH_BYTES
+        plan = self._fetcher.plan(call.queue, call.asked.queueOffset, count, size, call.wanted.tags)
+        plan.together = call.wanted.sql is None
+        batch = self._fetcher.load_now(plan)
+        if batch is not None:
+            self._found(call, bounds, batch)
+        else:
+            self._later(call, self._read_cold(call, bounds, plan))
 
     def _later(self, call: "_Call", work: Coroutine[None, None, None]) -> None:
         """What is not in memory as it goes out is got on the side."""
@@ -155,7 +175,8 @@ class Consume:
         if read.payloads:
             size_bytes = sum(map(len, read.payloads))
             ext = _ext(read.next_offset, bounds, read.empty)
-            self._hand_out(call, ext, read.payloads, len(read.payloads), size_bytes)
+            head = _head(call.frame, ext, size_bytes)
+            self._hand_out(call, head, read.payloads, len(read.payloads), size_bytes)
         elif read.next_offset > call.asked.queueOffset:
             self._nothing(call, bounds, read.next_offset, read.empty)
         else:
@@ -165,15 +186,15 @@ class Consume:
         if call.wanted.sql is not None:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
-            self._hand_out(call, _ext(batch.next_offset, bounds), batch.payloads, *count_of(batch))
+            messages, size_bytes = count_of(batch)
+            head = found_head(call.frame, batch.next_offset, bounds, size_bytes)
+            self._hand_out(call, head, batch.payloads, messages, size_bytes)
         else:
             self._nothing(call, bounds, batch.next_offset)
 
-    def _hand_out(
-        self, call: "_Call", ext: dict[str, str], payloads: list[memoryview], messages: int, size_bytes: int
-    ) -> None:
+    def _hand_out(self, call: "_Call", head: bytes, payloads: list[memoryview], messages: int, size_bytes: int) -> None:
         self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
-        call.connection.reply_slices(call.frame, ResponseCode.SUCCESS, "FOUND", ext, payloads, size_bytes)
+        call.connection.reply_slices(call.frame, head, payloads, size_bytes)
 
     def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int, empty: int = 0) -> None:
         """None of what was looked at is for this client."""
@@ -265,6 +286,10 @@ class _Call(msgspec.Struct):
         return min(max(BYTES_DEFAULT, self.asked.maxMsgBytes), BYTES_MAX)
 
     @property
+    def limits(self) -> tuple[int, int]:
+        return self.messages_max, self.bytes_max
+
+    @property
     def queue(self) -> int:
         return self.topic.queues[self.asked.queueId]
 
@@ -272,6 +297,18 @@ class _Call(msgspec.Struct):
 def count_of(batch: Batch) -> tuple[int, int]:
     """Messages and bytes."""
     return len(batch.rows), int(batch.rows["length"].sum(dtype=np.int64))
+
+
+def found_head(frame: Frame, next_offset: int, bounds: Bounds, body_bytes: int) -> bytes:
+    """An answer with messages, up to where they begin."""
+    if frame.form != JSON:
+        return _head(frame, _ext(next_offset, bounds), body_bytes)
+    header = _FOUND % (bounds.max_offset, bounds.min_offset, next_offset, frame.opaque)
+    return _LENGTHS.pack(4 + len(header) + body_bytes, len(header)) + header
+
+
+def _head(frame: Frame, ext: dict[str, str], body_bytes: int) -> bytes:
+    return pack_head(ResponseCode.SUCCESS, frame.opaque, Flag.RESPONSE, VERSION, frame.form, FOUND, ext, body_bytes)
 
 
 def _ext(next_offset: int, bounds: Bounds, empty: int = 0) -> dict[str, str]:

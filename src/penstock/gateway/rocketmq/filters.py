@@ -42,12 +42,16 @@ class Wanted(NamedTuple):
         return self.sql is None or self.sql(properties_in(payload))
 
 
+ALL = Wanted()
+
+
 def wanted(
     kind: str | None, expression: str, otherwise: ResponseCode = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 ) -> Wanted:
     """What an expression asks for; refused with the code `otherwise` when it cannot be understood."""
     if not kind or kind == TAG:
-        return Wanted(tags=hashes_of(expression))
+        tags = hashes_of(expression)
+        return Wanted(tags) if tags else ALL
     if kind != SQL:
         raise Refused(otherwise, f"filters of type {kind[:40]!r} are not known: use {TAG} or {SQL}")
     try:

@@ -1,0 +1,120 @@
+"""From rows straight to the bytes of the log: in Python and compiled it is the same, and the same as a plan brings."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.compiled import built
+from tests.store.test_read import MINE, OTHER, PLENTY, Shelf
+
+from penstock.store.rowfiles import NOWHERE, ROW, ROW_BYTES
+from penstock.store.spans import spans_in_python
+from penstock.testing.disk import FaultyDisk
+from penstock.wire.plain import plain, plain_run
+
+compiled = built("penstock.store._spans").spans
+BOTH = pytest.mark.parametrize("spans", [spans_in_python, compiled])
+
+LARGEST, ENOUGH = 2**31 - 1, 2**62
+
+
+def table(*rows: tuple[int, int, int, int]) -> memoryview:
+    """Rows of (position, length, base, count)."""
+    return memoryview(b"".join(ROW.pack(at, base, 0, 0, length, count, 80, 0) for at, length, base, count in rows))
+
+
+@BOTH
+def test_what_touches_is_one_span(spans):
+    view = table((100, 10, 0, 1), (110, 5, 1, 1), (300, 7, 2, 1), (50, 50, 3, 1))
+    assert spans(view, 0, 4, 10, 1_000) == (4, 72, 4, 50, 307, [100, 15, 300, 7, 50, 50])
+
+
+@BOTH
+def test_both_limits_hold_but_one_always_goes(spans):
+    view = table((0, 10, 0, 4), (10, 10, 4, 4), (20, 10, 8, 4))
+    assert spans(view, 0, 3, 8, 1_000) == (8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, 1_000, 29) == (8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, 1, 1) == (4, 10, 4, 0, 10, [0, 10])
+
+
+@BOTH
+def test_it_begins_where_it_is_told(spans):
+    view = table((0, 10, 0, 1), (10, 10, 1, 1), (20, 10, 2, 1))
+    assert spans(view, ROW_BYTES, 2, 10, 1_000) == (2, 20, 3, 10, 30, [10, 20])
+
+
+@BOTH
+def test_a_lost_row_takes_a_closer_look(spans):
+    assert spans(table((0, 10, 0, 1), (NOWHERE, 0, 1, 1)), 0, 2, 10, 1_000) is None
+    assert spans(table((0, 10, 0, 1)), 0, 0, 10, 1_000) is None
+
+
+@BOTH
+@pytest.mark.parametrize(("at", "rows"), [(-1, 1), (0, 3), (0, -1), (ROW_BYTES, 2), (3 * ROW_BYTES, 0), (0, ENOUGH)])
+def test_rows_outside_the_memory_are_refused(spans, at, rows):
+    with pytest.raises(ValueError, match="no such rows"):
+        spans(table((0, 1, 0, 1), (1, 1, 1, 1)), at, rows, 10, 1_000)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(-1, 200), st.integers(0, 2**52)),
+        st.one_of(st.integers(0, 100), st.integers(-1, LARGEST)),
+        st.integers(0, 2**52),
+        st.one_of(st.integers(0, 5), st.integers(0, LARGEST)),
+    ),
+    max_size=40,
+)
+LIMITS = st.one_of(st.integers(0, 300), st.integers(-ENOUGH, ENOUGH))
+
+
+@given(ROWS, LIMITS, LIMITS)
+def test_compiled_it_does_the_same(rows, messages_max, bytes_max):
+    asked = (table(*rows), 0, len(rows), messages_max, bytes_max)
+    assert compiled(*asked) == spans_in_python(*asked)
+
+
+# --- as the store uses it ---------------------------------------------------------------------------------------------
+
+
+def shelf_with_some() -> Shelf:
+    """Single messages of two queues that take turns, then a run of one of them."""
+    shelf = Shelf(FaultyDisk())
+    for number in range(5):
+        shelf.store.append([plain(MINE, b"%d" % number), plain(OTHER, b"x")])
+    shelf.store.append([plain_run([plain(MINE, body) for body in (b"a", b"b", b"c")])])
+    return shelf
+
+
+def test_it_is_what_a_plan_brings():
+    shelf = shelf_with_some()
+    for offset in range(8):
+        for messages_max, bytes_max in ((1, PLENTY), (3, PLENTY), (PLENTY, 1), (PLENTY, 90)):
+            batch = shelf.store.read(MINE, offset, messages_max, bytes_max)
+            found = shelf.store.slices_now(MINE, offset, messages_max, bytes_max)
+            assert found is not None
+            assert b"".join(found.payloads) == b"".join(batch.payloads)
+            assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
+            assert found.size_bytes == sum(map(len, batch.payloads))
+
+
+def test_a_run_leaves_in_one_piece():
+    found = shelf_with_some().store.slices_now(MINE, 5, PLENTY, PLENTY)
+    assert found is not None
+    assert (len(found.payloads), found.messages) == (1, 3)
+
+
+def test_nothing_there_is_for_the_plan_to_say():
+    assert shelf_with_some().store.slices_now(MINE, 8, PLENTY, PLENTY) is None
+
+
+def test_rows_of_two_pieces_take_a_plan():
+    shelf = shelf_with_some()
+    shelf.store.append([plain(MINE, b"one more"), plain(MINE, b"in the next piece")])
+    assert shelf.store.slices_now(MINE, 7, 3, PLENTY) is None
+    assert shelf.store.slices_now(MINE, 7, 1, PLENTY) is not None
+
+
+def test_what_was_there_before_the_start_is_checked_first():
+    shelf = shelf_with_some().again()
+    assert shelf.store.slices_now(MINE, 0, PLENTY, PLENTY) is None
+    assert len(shelf.store.read(MINE, 0, PLENTY, PLENTY).rows) == 8
