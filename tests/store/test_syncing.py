@@ -15,7 +15,18 @@ from penstock.model import Durability
 from penstock.store.files import LocalDisk, LocalFile
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
-from penstock.store.syncing import DONE, GENERATION, ROUNDS, SETTLED, WANTED, marks_at, rounds_in_python
+from penstock.store.syncing import (
+    ASLEEP,
+    DONE,
+    GENERATION,
+    ROUNDS,
+    SETTLED,
+    STOPPED,
+    WANTED,
+    call_in_python,
+    marks_at,
+    rounds_in_python,
+)
 from penstock.wire.plain import plain
 
 NOBODYS = 1_000_000  # the number of no open file
@@ -114,6 +125,67 @@ def test_it_goes_on_while_more_comes(rounds, file, bell):
     assert 0 < marks[ROUNDS] <= writes
 
 
+# --- asleep while nobody waits ----------------------------------------------------------------------------------------
+
+compiled = built("penstock.store._syncing")
+AWAKE = pytest.mark.parametrize(
+    ("rounds", "call"), [(rounds_in_python, call_in_python), (compiled.rounds, compiled.call)], ids=["python", "c"]
+)
+LONG_MS = 60_000
+
+
+@AWAKE
+def test_nobody_is_forgotten(rounds, call, file, bell):
+    """One message after the other, each at a moment when the thread may be about to fall asleep."""
+    marks, (calls, caller) = marks_at(0), pipe()
+    thread = threading.Thread(target=rounds, args=(file, 0, marks, bell[1], calls, LONG_MS))
+    thread.start()
+    os.set_blocking(bell[0], True)
+    for position in range(1, 501):
+        marks[SETTLED] = marks[WANTED] = position
+        call(marks, caller)
+        while marks[DONE] < position:  # a call that is lost would be a minute
+            os.read(bell[0], 8)
+    assert marks[ROUNDS] == 500
+    marks[STOPPED] = 1
+    call(marks, caller)
+    thread.join(10)
+    assert not thread.is_alive()
+    os.close(calls)
+    os.close(caller)
+
+
+@AWAKE
+def test_a_sleep_that_nobody_interrupts_has_an_end(rounds, call, file, bell):
+    calls, caller = pipe()
+    marks = marks_at(100)
+    assert rounds(file, 0, marks, bell[1], calls, 1) == 0
+    assert (marks[DONE], marks[ASLEEP]) == (100, 0)
+    marks[STOPPED] = 1
+    assert rounds(file, 0, marks, bell[1], calls, LONG_MS) == 0  # at once
+    os.close(calls)
+    os.close(caller)
+
+
+@AWAKE
+def test_another_file_ends_it_and_is_not_waited_for(rounds, call, bell):
+    calls, caller = pipe()
+    marks = marks_at(100)
+    marks[SETTLED] = marks[WANTED] = 300
+    marks[GENERATION] = 1
+    assert rounds(NOBODYS, 0, marks, bell[1], calls, LONG_MS) == 0
+    assert marks[DONE] == 100
+    os.close(calls)
+    os.close(caller)
+
+
+def pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
 # --- the keeper on a real disk ----------------------------------------------------------------------------------------
 
 CONFIG = StoreConfig(durability=Durability.SYNC, segment_bytes=64 * KIB, piece_rows=8, chunk_pieces=16)
@@ -144,6 +216,7 @@ async def test_whoever_waits_hears_of_a_failed_sync(tmp_path, monkeypatch):
     await keeper.start()
     await published(keeper, store, 3)
     monkeypatch.setattr(LocalFile, "descriptor", NOBODYS)
+    store._log.roll(0)  # the thread asks for the descriptor of a file when it begins with it
     results = await asyncio.gather(*(published(keeper, store, 500) for _ in range(8)), return_exceptions=True)
     assert all(isinstance(result, StoreReadOnly) for result in results)
     monkeypatch.undo()

@@ -4,7 +4,8 @@
 ended, with no linger, so that a sync covers as many as came in meanwhile. It tells the loop by `call_soon_threadsafe`
 and does not wait for it.
 
-While somebody waits, it goes from sync to sync without the interpreter's lock (`syncing`), and rings a bell after each.
+It goes from sync to sync without the interpreter's lock, sleeps without it while nobody waits (`syncing`), and rings a
+bell after each sync.
 
 **Zeros ahead.** Another thread writes zeros ahead of the log's end, which makes syncs nearly twice as fast.
 
@@ -15,7 +16,7 @@ import asyncio
 import os
 import threading
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from penstock import logs
 from penstock.clock import Clock
@@ -32,12 +33,13 @@ _TICK_S = 0.25
 _RINGS_BYTES = 65_536  # as many as a pipe holds
 
 
-class _Thread:
-    """One that works when it is called. It begins at the end of `__init__`: what it needs is set before."""
+class Filler:
+    """The thread that writes zeros ahead."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._calls: SimpleQueue[bool] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name="penstock-fill", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -49,17 +51,6 @@ class _Thread:
         self._thread.join()
 
     def _run(self) -> None:
-        raise NotImplementedError
-
-
-class Filler(_Thread):
-    """The thread that writes zeros ahead."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        super().__init__("penstock-fill")
-
-    def _run(self) -> None:
         while self._calls.get():
             try:
                 while self._calls.empty() and self._store.fill():
@@ -69,21 +60,27 @@ class Filler(_Thread):
                 return
 
 
-class Committer(_Thread):
+class Committer:
     """The thread that syncs."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, config: StoreConfig) -> None:
         self._store, self._loop = store, loop
         self._filler = Filler(store) if config.durability is Durability.SYNC else None
-        self._ear, self._bell = os.pipe()
-        os.set_blocking(self._ear, False)
-        os.set_blocking(self._bell, False)
+        self._ear, self._bell = _pipe()
+        self._calls, self._caller = _pipe()
         loop.add_reader(self._ear, self._rung)
-        self._interval_s = config.flush_interval_ms / 1000
-        super().__init__("penstock-commit")
+        self._interval_ms, self._stopped = config.flush_interval_ms, False
+        self._thread = threading.Thread(target=self._run, name="penstock-commit", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Somebody waits."""
+        self._store.call_sync(self._caller)
 
     def stop(self) -> None:
-        super().stop()
+        self._stopped = True
+        self._store.stop_syncing(self._caller)
+        self._thread.join()
         if self._filler is not None:
             self._filler.stop()
 
@@ -91,45 +88,48 @@ class Committer(_Thread):
         """After `stop`, in the loop's thread."""
         self._loop.remove_reader(self._ear)
         self._store.synced(self._store.durable_now)
-        os.close(self._ear)
-        os.close(self._bell)
+        for end in (self._ear, self._bell, self._calls, self._caller):
+            os.close(end)
 
     def _rung(self) -> None:
         """In the loop: something is durable that was not before."""
         os.read(self._ear, _RINGS_BYTES)
-        if self._filler is not None and self._store.fill_wanted:
-            self._filler.wake()
+        self._wake_filler()
         self._store.synced(self._store.durable_now)
 
+    def _wake_filler(self) -> None:
+        if self._filler is not None and self._store.fill_wanted:
+            self._filler.wake()
+
     def _run(self) -> None:
-        durable, go_on = self._store.durable_position, True
-        while go_on:
-            if self._store.end_position <= durable or not self._store.sync_wanted:
-                go_on = self._wait()
-            if self._filler is not None and self._store.fill_wanted:
-                self._filler.wake()
-            if self._store.end_position > durable:
-                try:
-                    durable = self._store.sync()
-                    self._tell(self._store.synced, durable)
-                    durable = self._store.sync_while_wanted(self._bell)
-                except OSError as error:
-                    self._tell(self._failed, f"the log could not be synced ({error})")
-                    return
+        """What nobody waits for is synced too, every so often; so is what lies in more than one file."""
+        last = False
+        while not last:
+            last = self._stopped  # what came before that is synced below
+            self._wake_filler()
+            try:
+                durable = self._store.sync_while_wanted(self._bell, self._calls, self._interval_ms)
+                if self._store.end_position > durable:
+                    self._tell(self._store.synced, self._store.sync())
+            except OSError as error:
+                self._tell(self._failed, f"the log could not be synced ({error})")
+                return
 
     def _failed(self, why: str) -> None:
         self._store.synced(self._store.durable_now)  # what was durable before stays so
         self._store.sync_failed(why)
 
-    def _wait(self) -> bool:
-        try:
-            return self._calls.get(timeout=self._interval_s)
-        except Empty:
-            return True
-
     def _tell(self, what: object, argument: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
             self._loop.call_soon_threadsafe(what, argument)  # type: ignore[arg-type]
+
+
+def _pipe() -> tuple[int, int]:
+    """Neither end of it waits."""
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
 
 
 class Keeper:

@@ -14,7 +14,7 @@ from penstock.errors import DiskFull, StoreError, StoreReadOnly
 from penstock.store.files import File
 from penstock.store.layout import SEGMENT_HEADER_BYTES
 from penstock.store.segments import Segment, Segments
-from penstock.store.syncing import DONE, GENERATION, ROUNDS, SETTLED, Marks, rounds
+from penstock.store.syncing import DONE, GENERATION, ROUNDS, SETTLED, WANTED, Marks, rounds, sleep
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -126,17 +126,20 @@ class Log:
         self._marks[ROUNDS] += 1
         return position
 
-    def sync_while_wanted(self, bell: int) -> int:
+    def sync_while_wanted(self, bell: int, calls: int, sleep_ms: int) -> int:
         """Sync the active segment again and again while somebody waits for it; `bell` is written to after each time.
-        The position up to which all is on the medium.
+        Sleep while nobody does, until there are `calls`. Ends when it has slept enough, or there is more to sync than
+        one file. The position up to which all is on the medium.
         """
         with self._roll_lock:
             active, generation = self._active, self._marks[GENERATION]
             simple = active is not None and not self.unsynced and not self.folder_unsynced
         if active is not None and simple and active.file.descriptor is not None:
-            error = rounds(active.file.descriptor, generation, self._marks, bell)
+            error = rounds(active.file.descriptor, generation, self._marks, bell, calls, sleep_ms)
             if error:
                 raise OSError(error, os.strerror(error))
+        elif self._marks[WANTED] <= self._marks[DONE]:
+            sleep(self._marks, calls, sleep_ms)
         return self._marks[DONE]
 
     # --- zeros ahead: called by the filler, from its thread -----------------------------------------------------------

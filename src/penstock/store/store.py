@@ -32,7 +32,7 @@ from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
 from penstock.store.spans import Slices
 from penstock.store.stagefiles import StageFiles
-from penstock.store.syncing import DONE, ROUNDS, marks_at
+from penstock.store.syncing import DONE, ROUNDS, STOPPED, call, marks_at
 from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
@@ -214,11 +214,20 @@ class Store:
         """Bring the log to the medium: in a worker thread. Followed by `synced` or `sync_failed` in the loop's."""
         return self._log.sync()
 
-    def sync_while_wanted(self, bell: int) -> int:
+    def sync_while_wanted(self, bell: int, calls: int, sleep_ms: int) -> int:
         """As `sync`, but again and again while somebody waits; `bell` is written to after each, and then `durable_now`
-        tells how far it has come.
+        tells how far it has come. While nobody waits it sleeps, until it is called (`call_sync`).
         """
-        return self._log.sync_while_wanted(bell)
+        return self._log.sync_while_wanted(bell, calls, sleep_ms)
+
+    def call_sync(self, caller: int) -> None:
+        """Wake who sleeps in `sync_while_wanted`, at the other end of a pipe."""
+        call(self._marks, caller)
+
+    def stop_syncing(self, caller: int) -> None:
+        """From now on nobody sleeps in `sync_while_wanted`."""
+        self._marks[STOPPED] = 1
+        call(self._marks, caller)
 
     @property
     def durable_now(self) -> int:
