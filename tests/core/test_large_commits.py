@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.gateway.rocketmq.staged_records import Host, record
+from tests.gateway.rocketmq.staged_records import packed, record
 
 from penstock.config import BrokerConfig
 from penstock.core.events import Bus, StageCommitted
@@ -15,26 +15,29 @@ from penstock.core.stages import Frost
 from penstock.core.staging import Staging
 from penstock.core.waits import Waits
 from penstock.errors import QueueNotFound, StageNotFound, StagesFull
-from penstock.gateway.rocketmq.staging import run_of_records
 from penstock.model import Durability
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk, Mode
 from penstock.testing.workload import small_config
 from penstock.wire.plain import plain
-from penstock.wire.rocketmq import staged
 from penstock.wire.rocketmq.record import RECORD_RUN, message_in, split
+from penstock.wire.rocketmq.runs import PackedRun, freeze, thaw
+from penstock.wire.rocketmq.staged import Expected, runs_in
 
-HOST = Host({"bornHost": "7f00000100000001", "storeHost": "7f00000100000002", "properties": ""})
 LIMITS = {"stage_memory_bytes": 2_000, "commit_step_bytes": 4_000}
 PARTS, QUEUES = 40, (1, 2)
 
 
-def run(queue: int, bodies: list[bytes]) -> staged.StagedRun:
-    records = [record(HOST, "orders", queue - 1, body) for body in bodies]
-    for each in records:
-        each.queue = queue
-    return run_of_records(records)
+EXPECTED = Expected(
+    b"orders", 2, b"\x7f\0\0\1\0\0\0\1", b"\x7f\0\0\1\0\0\0\2", b"TRACE_ON\x01true\x02", 1 << 20, 1 << 20
+)
+
+
+def run(queue: int, bodies: list[bytes]) -> PackedRun:
+    (found,) = runs_in(memoryview(packed([record("orders", queue - 1, body) for body in bodies])), EXPECTED)
+    found.queue = queue
+    return found
 
 
 class Desk:
@@ -49,7 +52,7 @@ class Desk:
         self.told: list[object] = []
         self.bus.listen(self.told.append)
         publisher = Publisher(self.store, self.keeper, Waits(1), settings)
-        self.staging = Staging(self.store, publisher, clock, self.bus, settings, Frost(staged.freeze, staged.thaw))
+        self.staging = Staging(self.store, publisher, clock, self.bus, settings, Frost(freeze, thaw))
 
     async def commit(self, key: str, *names: str) -> bool:
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

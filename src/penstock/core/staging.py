@@ -129,7 +129,7 @@ class Staging:
             else:
                 self._publisher.publish([], lambda error: then(error, False))
             return
-        size_bytes = sum(self._stages.get(name).size_bytes for name in names)
+        size_bytes = sum(self._stages.get(name).payload_bytes for name in names)
         if size_bytes > self._config.commit_step_bytes and all(self._stages.to_disk(name) for name in names):
             self._commit_in_steps(key, names, then)
         else:
@@ -227,10 +227,11 @@ class Staging:
         size_bytes, at = 0, done.at
         for index, number in enumerate(done.files):
             for data, end in self._files.read(number, at):
-                if size_bytes and size_bytes + len(data) > self._config.commit_step_bytes:
+                entry = self._frost.thaw(data)
+                if size_bytes and size_bytes + entry.length > self._config.commit_step_bytes:
                     return found, _Done(done.at_ms, done.messages, done.files[index:], at)
-                found.append(self._frost.thaw(data))
-                size_bytes, at = size_bytes + len(data), end
+                found.append(entry)
+                size_bytes, at = size_bytes + entry.length, end
             at = 0
         return found, _Done(done.at_ms, done.messages)
 
