@@ -120,9 +120,8 @@ class Stages:
         if self.disk_bytes + sum(len(part) for item in frozen for part in item) > limit:
             raise StagesFull("bytes on the disk (broker.stages_disk_bytes_max)", limit)
         try:
-            number, end = stage.file or self._files.create(), stage.file_bytes
-            for item in frozen:
-                end = self._files.add(number, end, item)
+            number = stage.file or self._files.create()
+            end = self._files.add(number, stage.file_bytes, frozen)
         except OSError as error:
             raise DiskFull(error.strerror or "the stage could not be written") from error
         self.disk_bytes += end - stage.file_bytes

@@ -183,10 +183,12 @@ class Staging:
 
     async def _in_steps(self, fact: str, plan: _Plan | None) -> None:
         error: Exception | None = None
+        emptied: list[asyncio.Future[None]] = []
         try:
-            if plan is not None:
-                await self._decide(fact, plan)
-            await self._finish(fact)
+            if plan is None:
+                await self._finish(fact, _Ahead(self._next_step, self._done[fact]), emptied)
+            else:
+                await self._finish(fact, await self._decide(fact, plan, emptied), emptied)
         except (PenstockError, OSError) as failed:
             log.error("a commit is not complete: it goes on when it is asked for again", fact=fact, error=str(failed))
             error = failed
@@ -197,29 +199,38 @@ class Staging:
                     self._stages.put_back(name, stage)
         for then in waiting:
             then(error, plan is not None)
+        await asyncio.gather(*emptied)
 
-    async def _decide(self, fact: str, plan: _Plan) -> None:
+    async def _decide(self, fact: str, plan: _Plan, emptied: "list[asyncio.Future[None]]") -> "_Ahead":
         """The first step: behind it the commit is complete some day, whatever happens."""
         await asyncio.to_thread(self._files.sync, plan.done.files)
-        await self._step(fact, plan.done)
+        ahead = await self._step(fact, _Ahead(self._next_step, plan.done), emptied)
         self._tell(fact.removeprefix(PREFIX), plan.done, len(plan.taken))
+        return ahead
 
-    async def _finish(self, fact: str) -> None:
+    async def _finish(self, fact: str, ahead: "_Ahead", emptied: "list[asyncio.Future[None]]") -> None:
         """All other steps. A full disk is waited for: there is no way back."""
-        while (done := self._done[fact]).files:
+        while self._done[fact].files:
             try:
-                await self._step(fact, done)
+                ahead = await self._step(fact, ahead, emptied)
             except DiskFull as error:
                 log.warning("a commit waits for space on the disk", fact=fact, error=str(error))
                 await asyncio.sleep(_SPACE_INTERVAL_S)
 
-    async def _step(self, fact: str, done: _Done) -> None:
-        entries, after = await asyncio.to_thread(self._next_step, done)
+    async def _step(self, fact: str, ahead: "_Ahead", emptied: "list[asyncio.Future[None]]") -> "_Ahead":
+        """Publish what was read ahead, and read on meanwhile. A step is durable before the next is appended: of two
+        that are not, a power cut may leave the second alone, which says that the first is done. Nor does a file go
+        before that, but nobody waits until it has gone.
+        """
+        entries, after = await ahead.step()
+        following = _Ahead(self._next_step, after)
+        following.begin()
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._append(fact, after, self._still_there(entries), lambda error: _settle(durable, error))
         await durable
-        for number in done.files[: len(done.files) - len(after.files)]:
-            self._files.remove(number)
+        for number in ahead.done.files[: len(ahead.done.files) - len(after.files)]:
+            emptied.append(asyncio.ensure_future(asyncio.to_thread(self._files.remove, number)))
+        return following
 
     def _next_step(self, done: _Done) -> tuple[list[Entry], _Done]:
         """What to publish next, and how far the commit has come with it. Reads files: in a worker thread."""
@@ -272,6 +283,30 @@ class Staging:
             self._store.put_facts(dict.fromkeys(old))
             for key in old:
                 del self._done[key]
+
+
+_Step = tuple[list[Entry], _Done]  # what to publish, and how far the commit has come with it
+
+
+class _Ahead:
+    """The step behind `done`, read in a worker thread: when it is asked for, or as soon as somebody says so."""
+
+    def __init__(self, read: Callable[[_Done], _Step], done: _Done) -> None:
+        self.done, self._read = done, read
+        self._reading: asyncio.Future[_Step] | None = None
+
+    def begin(self) -> None:
+        if self.done.files and self._reading is None:
+            self._reading = asyncio.ensure_future(asyncio.to_thread(self._read, self.done))
+            self._reading.add_done_callback(
+                lambda reading: reading.cancelled() or reading.exception()
+            )  # told by `step`
+
+    async def step(self) -> _Step:
+        """May be asked for again."""
+        self.begin()
+        assert self._reading is not None
+        return await asyncio.shield(self._reading)
 
 
 def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
