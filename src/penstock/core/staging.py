@@ -203,10 +203,12 @@ class Staging:
 
     async def _decide(self, fact: str, plan: _Plan, emptied: "list[asyncio.Future[None]]") -> "_Ahead":
         """The first step: behind it the commit is complete some day, whatever happens."""
+        first = _Ahead(self._next_step, plan.done)
+        first.begin()
         await asyncio.to_thread(self._files.sync, plan.done.files)
-        ahead = await self._step(fact, _Ahead(self._next_step, plan.done), emptied)
+        following = await self._step(fact, first, emptied)
         self._tell(fact.removeprefix(PREFIX), plan.done, len(plan.taken))
-        return ahead
+        return following
 
     async def _finish(self, fact: str, ahead: "_Ahead", emptied: "list[asyncio.Future[None]]") -> None:
         """All other steps. A full disk is waited for: there is no way back."""
