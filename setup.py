@@ -4,7 +4,14 @@ none (see src/penstock/compiled.py). A build that fails is told and goes on with
 
 from setuptools import Extension, setup
 
-LOOPS = ("store/_filling", "store/_spans", "store/_syncing", "spark/_columns", "wire/rocketmq/_records")
+LOOPS = (
+    "store/_filling",
+    "store/_spans",
+    "store/_syncing",
+    "spark/_columns",
+    "wire/rocketmq/_records",
+    "wire/rocketmq/_runs",
+)
 
 setup(
     ext_modules=[

@@ -19,6 +19,7 @@ MODULES = (
     "penstock.store._syncing",
     "penstock.spark._columns",
     "penstock.wire.rocketmq._records",
+    "penstock.wire.rocketmq._runs",
 )
 IN_USE: dict[str, bool] = {}  # by module, once it was asked for
 

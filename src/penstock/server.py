@@ -34,7 +34,7 @@ from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.model import Entry
 from penstock.wire import plain
-from penstock.wire.rocketmq import properties, record, staged
+from penstock.wire.rocketmq import properties, record, runs
 
 if TYPE_CHECKING:
     from penstock.gateway.pulsar import Sides
@@ -273,7 +273,7 @@ SPLITTERS = {plain.PLAIN_RUN: plain.split, record.RECORD_RUN: record.split}  # h
 
 def _opened(config: Config, clock: Clock, encode: EncodeEvent) -> Broker:
     try:
-        return Broker.open(config, clock, SPLITTERS, encode, Frost(staged.freeze, staged.thaw))
+        return Broker.open(config, clock, SPLITTERS, encode, Frost(runs.freeze, runs.thaw))
     except OSError as error:
         raise StoreError(f"the data folder {config.server.data} cannot be used: {error.strerror or error}") from error
 

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.gateway.rocketmq.staged_records import Host, record
+from tests.gateway.rocketmq.staged_records import packed, record
 
 from penstock.config import BrokerConfig
 from penstock.core.events import Bus, StageCommitted
@@ -15,26 +16,29 @@ from penstock.core.stages import Frost
 from penstock.core.staging import Staging
 from penstock.core.waits import Waits
 from penstock.errors import QueueNotFound, StageNotFound, StagesFull
-from penstock.gateway.rocketmq.staging import run_of_records
 from penstock.model import Durability
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk, Mode
 from penstock.testing.workload import small_config
 from penstock.wire.plain import plain
-from penstock.wire.rocketmq import staged
 from penstock.wire.rocketmq.record import RECORD_RUN, message_in, split
+from penstock.wire.rocketmq.runs import PackedRun, freeze, thaw
+from penstock.wire.rocketmq.staged import Expected, runs_in
 
-HOST = Host({"bornHost": "7f00000100000001", "storeHost": "7f00000100000002", "properties": ""})
 LIMITS = {"stage_memory_bytes": 2_000, "commit_step_bytes": 4_000}
 PARTS, QUEUES = 40, (1, 2)
 
 
-def run(queue: int, bodies: list[bytes]) -> staged.StagedRun:
-    records = [record(HOST, "orders", queue - 1, body) for body in bodies]
-    for each in records:
-        each.queue = queue
-    return run_of_records(records)
+EXPECTED = Expected(
+    b"orders", 2, b"\x7f\0\0\1\0\0\0\1", b"\x7f\0\0\1\0\0\0\2", b"TRACE_ON\x01true\x02", 1 << 20, 1 << 20
+)
+
+
+def run(queue: int, bodies: list[bytes]) -> PackedRun:
+    (found,) = runs_in(memoryview(packed([record("orders", queue - 1, body) for body in bodies])), EXPECTED)
+    found.queue = queue
+    return found
 
 
 class Desk:
@@ -49,7 +53,7 @@ class Desk:
         self.told: list[object] = []
         self.bus.listen(self.told.append)
         publisher = Publisher(self.store, self.keeper, Waits(1), settings)
-        self.staging = Staging(self.store, publisher, clock, self.bus, settings, Frost(staged.freeze, staged.thaw))
+        self.staging = Staging(self.store, publisher, clock, self.bus, settings, Frost(freeze, thaw))
 
     async def commit(self, key: str, *names: str) -> bool:
         told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -60,6 +64,10 @@ class Desk:
 
         self.staging.commit(key, names, then)
         return await asyncio.wait_for(told, 30)
+
+    async def settled(self) -> None:
+        """Whatever goes on behind an answer has come to its end."""
+        await asyncio.gather(*self.staging._tasks.values())
 
     def bodies(self) -> list[bytes]:
         batches = [self.store.read(queue, 0, 100_000, 100_000_000) for queue in QUEUES]
@@ -102,6 +110,7 @@ async def test_a_large_commit_comes_from_files_and_leaves_none(desk):
     assert desk.bodies() == []
     assert await desk.commit("key", "stage 0", "stage 1") is True
     assert sorted(desk.bodies()) == wanted
+    await desk.settled()
     assert (desk.files(), len(desk.staging), desk.staging.size_bytes) == ([], 0, 0)
     (told,) = [event for event in desk.told if isinstance(event, StageCommitted)]
     assert (told.stages, told.messages) == (2, len(wanted))
@@ -127,6 +136,51 @@ async def test_others_get_their_turn_between_the_steps(desk):
     assert sent > 3
     first = desk.bodies().index(b"between")
     assert any(b"between" not in body for body in desk.bodies()[first:])
+
+
+async def test_the_next_step_is_read_while_one_waits_for_its_sync_and_appended_behind_it(desk, monkeypatch):
+    stage_all(desk, random.Random(1))
+    told: list[str] = []
+    read, append = desk.staging._next_step, desk.staging._append
+
+    def reading(done):
+        told.append("read")
+        return read(done)
+
+    def appending(fact, done, entries, then) -> None:
+        told.append("append")
+
+        async def durable() -> None:
+            await asyncio.sleep(0.01)  # it takes a while
+            told.append("durable")
+
+        waiting = asyncio.ensure_future(durable())
+        append(fact, done, entries, lambda error: waiting.add_done_callback(lambda _: then(error)))
+
+    monkeypatch.setattr(desk.staging, "_next_step", reading)
+    monkeypatch.setattr(desk.staging, "_append", appending)
+    await desk.commit("key", "stage 0", "stage 1")
+    steps = told.count("append")
+    assert steps > 3
+    assert [word for word in told if word != "read"] == ["append", "durable"] * steps
+    assert told.count("read") == steps
+    assert all("read" in told[: at + 1][told[:at].index("append") :] for at in [told.index("durable")])
+
+
+async def test_the_answer_does_not_wait_until_files_are_gone(desk, monkeypatch):
+    stage_all(desk, random.Random(1))
+    gone, may_go = desk.staging._files.remove, threading.Event()
+
+    def slow(number: int) -> None:
+        may_go.wait(30)
+        gone(number)
+
+    monkeypatch.setattr(desk.staging._files, "remove", slow)
+    assert await desk.commit("key", "stage 0", "stage 1") is True
+    assert len(desk.files()) == 2
+    may_go.set()
+    await desk.settled()
+    assert desk.files() == []
 
 
 async def test_a_second_commit_waits_for_the_one_under_way(desk):
@@ -230,10 +284,11 @@ async def test_a_power_cut_at_any_step_leaves_nothing_or_what_becomes_complete(d
             published = len(after.bodies())
             outcomes.add("none" if not published else "some" if published < len(wanted) else "all")
             after.staging.resume()
-            await asyncio.gather(*after.staging._tasks.values())
+            await after.settled()
             assert len(after.bodies()) in (0, len(wanted))
             assert await restaged(after, seed) is (not published)
             assert sorted(after.bodies()) == wanted
+            await after.settled()
             assert after.files() == []
     assert outcomes >= {"none", "some"}, outcomes
 

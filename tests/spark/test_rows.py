@@ -10,18 +10,19 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from penstock.errors import ConfigError
-from penstock.spark.rows import BadRows, Hosts, batch, java_hashes, records
+from penstock.spark.rows import RESERVED, BadRows, batch, java_hashes, packed
 from penstock.spark.sink_options import COLUMNS, WRITE_OPTIONS, SinkOptions, check_columns, sink_options
 from penstock.spark.splitting import rows_in
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import run_of
 from penstock.wire.rocketmq.record import Record, java_hash, messages_in
-from penstock.wire.rocketmq.staged import Expected, columns_of, parts_in
+from penstock.wire.rocketmq.staged import Expected, columns_of, runs_in
 
-HOSTS = Hosts(b"\x7f\0\0\1\0\0\0\1", b"\x7f\0\0\1\0\0\0\2", "TRACE_ON\x01true\x02")
+BORN, STORE = b"\x7f\0\0\1\0\0\0\1", b"\x7f\0\0\1\0\0\0\2"
 ORDERS = SinkOptions(service="localhost:9876", topic="orders")
 MAP = pa.map_(pa.string(), pa.string())
 QUEUES = 4
+EXPECTED = Expected(b"orders", QUEUES, BORN, STORE, b"TRACE_ON\x01true\x02", 1 << 20, 1 << 20)
 
 
 def table(**columns: pa.Array) -> pa.RecordBatch:
@@ -33,8 +34,14 @@ def rows_of(batch: pa.RecordBatch, options: SinkOptions = ORDERS, turn: int = 0)
 
 
 def messages_of(batch: pa.RecordBatch, options: SinkOptions = ORDERS):
+    """As the broker publishes what was made for it, decoded by the client's code."""
     (rows,) = rows_of(batch, options)
-    return messages_in(records(rows, HOSTS, 17).data)
+    return [message for run in taken(packed(rows)) for message in messages_in(run.records())]
+
+
+def taken(made, expected: Expected = EXPECTED):
+    """By the broker, which trusts nobody."""
+    return runs_in(memoryview(columns_of(17, made.columns) + bytes(made.bodies) + bytes(made.properties)), expected)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -57,7 +64,7 @@ def test_a_row_is_a_message_whatever_it_holds(values):
     )
     expected = []
     for body, key, tag, pairs in values:
-        own = {name: value for name, value in pairs or [] if name and value}
+        own = {name: value for name, value in pairs or [] if name and value and name not in RESERVED}
         known = {name: value for name, value in (("KEYS", key), ("TAGS", tag)) if value}
         expected.append((body, {**known, **own, "TRACE_ON": "true"}))
     assert sorted((message.body, sorted(message.properties.items())) for message in found) == sorted(
@@ -70,21 +77,20 @@ def test_a_row_is_a_message_whatever_it_holds(values):
 def test_the_broker_takes_what_is_made_for_it(values):
     bodies, tags = zip(*values, strict=True)
     (rows,) = rows_of(table(body=pa.array(bodies, pa.binary()), tags=pa.array(tags, pa.string())))
-    made = records(rows, HOSTS, 1)
-    body = columns_of(made.lengths, made.marks) + bytes(made.data)
-    parts = parts_in(memoryview(body), Expected(b"orders", QUEUES, HOSTS.born, HOSTS.store, 1 << 20, 1 << 20))
-    found = [message for part in parts for message in messages_in(part.payload)]
-    marks = [mark for part in parts for mark in part.marks.tolist()]
+    runs = taken(packed(rows))
+    found = [message for run in runs for message in messages_in(run.records())]
+    marks = [mark for run in runs for mark in run.spans().tags.tolist()]
     assert marks == [java_hash(message.properties.get("TAGS", "")) for message in found]
     assert sorted(message.body for message in found) == sorted(bodies)
-    assert {message.store_host for message in found} == {HOSTS.store}
+    assert {message.store_host for message in found} == {STORE}
 
 
 def test_hosts_of_sixteen_bytes():
-    hosts = Hosts(bytes(range(20)), bytes(range(1, 21)), "")
     (rows,) = rows_of(table(body=pa.array([b"a", b"b"])))
-    (first, second) = messages_in(records(rows, hosts, 1).data)
+    expected = EXPECTED._replace(born_host=bytes(range(20)), store_host=bytes(range(1, 21)))
+    (first, second) = [m for run in taken(packed(rows), expected) for m in messages_in(run.records())]
     assert (first.body, second.body, first.sys_flag) == (b"a", b"b", 0x30)
+    assert (first.born_host, second.store_host) == (bytes(range(20)), bytes(range(1, 21)))
 
 
 def test_a_batch_for_rocketmq_comes_apart_as_a_broker_takes_it_apart():
@@ -112,12 +118,21 @@ def test_what_belongs_to_clients_and_brokers_is_not_copied():
 
 def test_pieces_are_as_large_as_they_may_be():
     (rows,) = rows_of(table(body=pa.array([bytes(100)] * 10 + [bytes(5_000)])))
-    made = records(rows, HOSTS, 1)
-    pieces = list(made.cut(1_000, by_queue=False))
-    assert b"".join(bytes(piece.data) for piece in pieces) == bytes(made.data)
-    assert all(len(piece.data) <= 1_000 or len(piece.lengths) == 1 for piece in pieces)
-    assert len(pieces) < 8
-    assert all(len(set(piece.queue.tolist())) == 1 for piece in made.cut(1_000, by_queue=True))
+    made = packed(rows)
+    pieces = list(made.cut(1_000))
+    assert b"".join(bytes(piece.bodies) for piece in pieces) == bytes(made.bodies)
+    assert np.concatenate([piece.columns[1] for piece in pieces]).tolist() == made.columns[1].tolist()
+    assert all(len(piece.bodies) <= 1_000 or len(piece) == 1 for piece in pieces)
+    assert len(pieces) == 2
+    assert all(len(set(piece.queue.tolist())) == 1 for piece in batch(rows).cut(1_000))
+
+
+def test_pieces_have_the_properties_of_their_rows():
+    (rows,) = rows_of(
+        table(body=pa.array(["a", "bb", "ccc"]), key=pa.array(["x" * 90, "y", "z" * 90]), queue=pa.array([0, 0, 0]))
+    )
+    pieces = list(packed(rows).cut(106))
+    assert [(bytes(piece.bodies), len(piece.properties)) for piece in pieces] == [(b"abb", 103), (b"ccc", 96)]
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------
@@ -249,7 +264,7 @@ def test_a_key_of_a_commit_has_no_meaning_in_a_stream():
 
 def test_marks_of_delays():
     (rows,) = rows_of(table(body=pa.array(["a"]), delay_ms=pa.array([1_500])))
-    assert records(rows, HOSTS, 1).marks.tolist() == [1_500]
+    assert packed(rows).columns[-1].tolist() == [1_500]
     assert isinstance(rows.delay_ms, np.ndarray)
 
 

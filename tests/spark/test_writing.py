@@ -76,11 +76,11 @@ def test_a_broker_that_has_forgotten_the_beginning_says_so(penstock, options, mo
     job = job_for(options)
     sent, send = [0], Link.send
 
-    def forgetful(self, code, ext, body=b""):
+    def forgetful(self, code, ext, *body):
         sent[0] += code == RequestCode.STAGE_MESSAGES
         if sent[0] == 8 and code == RequestCode.STAGE_MESSAGES:
             stage.drop(job.address, job.token)  # as a restart would
-        return send(self, code, ext, body)
+        return send(self, code, ext, *body)
 
     monkeypatch.setattr(Link, "send", forgetful)
     with pytest.raises(Refused, match="does not exist: it was never opened, was committed, or has expired"):

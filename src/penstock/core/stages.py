@@ -41,14 +41,11 @@ class Stage:
         self.queues: set[int] = set()
         self.parts = 0  # requests that it came in
         self.messages = 0
+        self.payload_bytes = 0  # of the entries, when they are published; frozen they may be smaller
         self.memory_bytes = 0
         self.file = 0
         self.file_bytes = 0
         self.touched_ms = touched_ms
-
-    @property
-    def size_bytes(self) -> int:
-        return self.memory_bytes + self.file_bytes
 
 
 class Stages:
@@ -88,6 +85,7 @@ class Stages:
         self._stages[name] = stage
         stage.queues.update(entry.queue for entry in entries)
         stage.messages += sum(entry.count for entry in entries)
+        stage.payload_bytes += sum(entry.length for entry in entries)
         stage.parts += 1
         stage.touched_ms = now_ms
 
@@ -122,9 +120,8 @@ class Stages:
         if self.disk_bytes + sum(len(part) for item in frozen for part in item) > limit:
             raise StagesFull("bytes on the disk (broker.stages_disk_bytes_max)", limit)
         try:
-            number, end = stage.file or self._files.create(), stage.file_bytes
-            for item in frozen:
-                end = self._files.add(number, end, item)
+            number = stage.file or self._files.create()
+            end = self._files.add(number, stage.file_bytes, frozen)
         except OSError as error:
             raise DiskFull(error.strerror or "the stage could not be written") from error
         self.disk_bytes += end - stage.file_bytes

@@ -129,7 +129,7 @@ class Staging:
             else:
                 self._publisher.publish([], lambda error: then(error, False))
             return
-        size_bytes = sum(self._stages.get(name).size_bytes for name in names)
+        size_bytes = sum(self._stages.get(name).payload_bytes for name in names)
         if size_bytes > self._config.commit_step_bytes and all(self._stages.to_disk(name) for name in names):
             self._commit_in_steps(key, names, then)
         else:
@@ -183,10 +183,12 @@ class Staging:
 
     async def _in_steps(self, fact: str, plan: _Plan | None) -> None:
         error: Exception | None = None
+        emptied: list[asyncio.Future[None]] = []
         try:
-            if plan is not None:
-                await self._decide(fact, plan)
-            await self._finish(fact)
+            if plan is None:
+                await self._finish(fact, _Ahead(self._next_step, self._done[fact]), emptied)
+            else:
+                await self._finish(fact, await self._decide(fact, plan, emptied), emptied)
         except (PenstockError, OSError) as failed:
             log.error("a commit is not complete: it goes on when it is asked for again", fact=fact, error=str(failed))
             error = failed
@@ -197,29 +199,40 @@ class Staging:
                     self._stages.put_back(name, stage)
         for then in waiting:
             then(error, plan is not None)
+        await asyncio.gather(*emptied)
 
-    async def _decide(self, fact: str, plan: _Plan) -> None:
+    async def _decide(self, fact: str, plan: _Plan, emptied: "list[asyncio.Future[None]]") -> "_Ahead":
         """The first step: behind it the commit is complete some day, whatever happens."""
+        first = _Ahead(self._next_step, plan.done)
+        first.begin()
         await asyncio.to_thread(self._files.sync, plan.done.files)
-        await self._step(fact, plan.done)
+        following = await self._step(fact, first, emptied)
         self._tell(fact.removeprefix(PREFIX), plan.done, len(plan.taken))
+        return following
 
-    async def _finish(self, fact: str) -> None:
+    async def _finish(self, fact: str, ahead: "_Ahead", emptied: "list[asyncio.Future[None]]") -> None:
         """All other steps. A full disk is waited for: there is no way back."""
-        while (done := self._done[fact]).files:
+        while self._done[fact].files:
             try:
-                await self._step(fact, done)
+                ahead = await self._step(fact, ahead, emptied)
             except DiskFull as error:
                 log.warning("a commit waits for space on the disk", fact=fact, error=str(error))
                 await asyncio.sleep(_SPACE_INTERVAL_S)
 
-    async def _step(self, fact: str, done: _Done) -> None:
-        entries, after = await asyncio.to_thread(self._next_step, done)
+    async def _step(self, fact: str, ahead: "_Ahead", emptied: "list[asyncio.Future[None]]") -> "_Ahead":
+        """Publish what was read ahead, and read on meanwhile. A step is durable before the next is appended: of two
+        that are not, a power cut may leave the second alone, which says that the first is done. Nor does a file go
+        before that, but nobody waits until it has gone.
+        """
+        entries, after = await ahead.step()
+        following = _Ahead(self._next_step, after)
+        following.begin()
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._append(fact, after, self._still_there(entries), lambda error: _settle(durable, error))
         await durable
-        for number in done.files[: len(done.files) - len(after.files)]:
-            self._files.remove(number)
+        for number in ahead.done.files[: len(ahead.done.files) - len(after.files)]:
+            emptied.append(asyncio.ensure_future(asyncio.to_thread(self._files.remove, number)))
+        return following
 
     def _next_step(self, done: _Done) -> tuple[list[Entry], _Done]:
         """What to publish next, and how far the commit has come with it. Reads files: in a worker thread."""
@@ -227,10 +240,11 @@ class Staging:
         size_bytes, at = 0, done.at
         for index, number in enumerate(done.files):
             for data, end in self._files.read(number, at):
-                if size_bytes and size_bytes + len(data) > self._config.commit_step_bytes:
+                entry = self._frost.thaw(data)
+                if size_bytes and size_bytes + entry.length > self._config.commit_step_bytes:
                     return found, _Done(done.at_ms, done.messages, done.files[index:], at)
-                found.append(self._frost.thaw(data))
-                size_bytes, at = size_bytes + len(data), end
+                found.append(entry)
+                size_bytes, at = size_bytes + entry.length, end
             at = 0
         return found, _Done(done.at_ms, done.messages)
 
@@ -271,6 +285,30 @@ class Staging:
             self._store.put_facts(dict.fromkeys(old))
             for key in old:
                 del self._done[key]
+
+
+_Step = tuple[list[Entry], _Done]  # what to publish, and how far the commit has come with it
+
+
+class _Ahead:
+    """The step behind `done`, read in a worker thread: when it is asked for, or as soon as somebody says so."""
+
+    def __init__(self, read: Callable[[_Done], _Step], done: _Done) -> None:
+        self.done, self._read = done, read
+        self._reading: asyncio.Future[_Step] | None = None
+
+    def begin(self) -> None:
+        if self.done.files and self._reading is None:
+            self._reading = asyncio.ensure_future(asyncio.to_thread(self._read, self.done))
+            self._reading.add_done_callback(
+                lambda reading: reading.cancelled() or reading.exception()
+            )  # told by `step`
+
+    async def step(self) -> _Step:
+        """May be asked for again."""
+        self.begin()
+        assert self._reading is not None
+        return await asyncio.shield(self._reading)
 
 
 def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:

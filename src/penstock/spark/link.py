@@ -12,7 +12,7 @@ from typing import Self
 from penstock.client.errors import Lost, TimedOut, Unreachable
 from penstock.client.link import LANGUAGE, VERSION
 from penstock.wire.framing import FrameError
-from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, JSON, Frame, frames_in, pack
+from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, JSON, Frame, frames_in, pack_head
 
 CONNECT_TIMEOUT_MS = 5_000
 ANSWER_TIMEOUT_MS = 30_000
@@ -46,11 +46,12 @@ class Link:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> int:
-        """Ask; the number is for `answer`."""
+    def send(self, code: int, ext: Mapping[str, str], *body: bytes | memoryview) -> int:
+        """Ask, with a body in parts; the number is for `answer`."""
         opaque = next(self._opaque)
+        head = pack_head(code, opaque, 0, VERSION, JSON, "", ext, sum(map(len, body)), LANGUAGE)
         try:
-            self._socket.sendall(pack(code, opaque, 0, VERSION, JSON, "", ext, body, LANGUAGE))
+            self._send_all([head, *body])
         except TimeoutError:
             raise TimedOut(self.address, self._timeout_ms) from None
         except OSError as error:
@@ -76,8 +77,18 @@ class Link:
         self._waiting.discard(opaque)
         self._early.pop(opaque, None)
 
-    def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> Frame:
-        return self.answer(self.send(code, ext, body))
+    def ask(self, code: int, ext: Mapping[str, str], *body: bytes | memoryview) -> Frame:
+        return self.answer(self.send(code, ext, *body))
+
+    def _send_all(self, parts: list[bytes | memoryview]) -> None:
+        """In as few calls as the system takes, and without joining them first."""
+        left = [memoryview(part) for part in parts if len(part)]
+        while left:
+            sent = self._socket.sendmsg(left)
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,11 @@
 """Rows to messages: an Arrow batch becomes the bytes that a broker takes, by operations on whole columns.
 
-The parts of a message (its head, body, topic and properties) are columns too, and Arrow joins them row by row into one
-buffer, in which the messages then stand one behind the other.
-
-Two encodings: `records`, complete as they will be stored, for staging on a Penstock; and `batch`, RocketMQ's own form
-of many messages in one send.
+Two encodings: `packed`, for staging on a Penstock, which leaves the columns as they are: bodies stand one behind the
+other, and so do properties. And `batch`, RocketMQ's own form of many messages in one send: the parts of a message are
+columns too, and Arrow joins them row by row into one buffer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -19,10 +17,10 @@ import pyarrow.compute as pc
 from penstock.errors import PenstockError
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq import values as numbers
-from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags
-from penstock.wire.rocketmq.record import MAGIC, java_hash
+from penstock.wire.rocketmq.record import java_hash
 
 Numbers = npt.NDArray[np.int64]
+Column = npt.NDArray[np.integer]
 
 DELAY = "TIMER_DELAY_MS"
 # What has a column of its own, or is written by clients and brokers themselves: not copied from message to message.
@@ -66,29 +64,51 @@ class Rows(msgspec.Struct, frozen=True):
         """Sorted by queue; those of one queue keep their order."""
         if bool((self.queue[1:] >= self.queue[:-1]).all()):
             return self
-        return self.take(np.argsort(self.queue, kind="stable"))
+        return self.take(np.argsort(self.queue.astype(np.uint16), kind="stable"))  # of so few bits: by counting
 
 
 class Messages(NamedTuple):
-    """Encoded messages, one behind the other, in the order of the rows. A mark is the hash of a tag, or a delay."""
+    """Encoded messages, one behind the other, in the order of the rows."""
 
     data: memoryview
     lengths: Numbers
-    marks: Numbers
     queue: Numbers
 
-    def cut(self, bytes_max: int, by_queue: bool) -> "Iterator[Messages]":
-        """Neighbours that are no longer than so together, or one that is; with `by_queue` all of one queue."""
+    def cut(self, bytes_max: int) -> "Iterator[Messages]":
+        """Neighbours of one queue that are no longer than so together, or one that is."""
         ends = np.cumsum(self.lengths)
         first = 0
         while first < len(ends):
             start = int(ends[first] - self.lengths[first])
             until = max(int(ends.searchsorted(start + bytes_max, side="right")), first + 1)
-            if by_queue:
-                until = min(until, int(self.queue.searchsorted(self.queue[first], side="right")))
+            until = min(until, int(self.queue.searchsorted(self.queue[first], side="right")))
             part = slice(first, until)
-            data = self.data[start : int(ends[until - 1])]
-            yield Messages(data, self.lengths[part], self.marks[part], self.queue[part])
+            yield Messages(self.data[start : int(ends[until - 1])], self.lengths[part], self.queue[part])
+            first = until
+
+
+class Packed(NamedTuple):
+    """What messages do not have in common, each as a column: bodies one behind the other, and properties the same. A
+    mark is the hash of a tag, or a delay.
+    """
+
+    columns: tuple[Column, ...]  # queues, bytes of bodies and of properties, checksums, marks
+    bodies: memoryview
+    properties: memoryview
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def cut(self, bytes_max: int) -> "Iterator[Packed]":
+        """Neighbours that are no longer than so together, or one that is."""
+        ends = [np.concatenate(([0], np.cumsum(sizes))) for sizes in self.columns[1:3]]
+        both = ends[0] + ends[1]
+        first = 0
+        while first < len(self):
+            until = max(int(both.searchsorted(both[first] + bytes_max, side="right")) - 1, first + 1)
+            columns = tuple(column[first:until] for column in self.columns)
+            places = [slice(int(each[first]), int(each[until])) for each in ends]
+            yield Packed(columns, self.bodies[places[0]], self.properties[places[1]])
             first = until
 
 
@@ -175,53 +195,31 @@ def keyed_queues(key: pa.BinaryArray | None, count: int, queues: int, turn: int)
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-class Hosts(NamedTuple):
-    """What a Penstock has told about staging: what its records have in common."""
-
-    born: bytes
-    store: bytes
-    properties: str  # that every message gets
-
-
-Encode = Callable[[Rows], Messages]
-
-
-def records(rows: Rows, hosts: Hosts, born_ms: int) -> Messages:
-    """As they are stored, but for what the broker fills in."""
-    flags = v6_flags(hosts.born, hosts.store)
-    kind = HEAD_TYPES[flags]
-    topic = rows.topic.encode()
-    tail, properties_bytes = _properties(rows, hosts.properties.encode())
-    heads = np.zeros(len(rows), dtype=kind)
-    fixed = kind.itemsize + 1 + len(topic) + 2
-    fields: Mapping[str, object] = {
-        "magic": MAGIC,
-        "crc": _checksums(rows.body),
-        "queue": rows.queue,
-        "sys_flag": flags,
-        "born_ms": born_ms,
-        "body_bytes": np.diff(offsets_of(rows.body)),
-    }
-    for name, value in fields.items():
-        heads[name] = value
-    heads["length"] = fixed + heads["body_bytes"] + properties_bytes
-    middle = pa.scalar(bytes((len(topic),)) + topic, pa.binary())
+def packed(rows: Rows) -> Packed:
+    """For staging: what the broker does not know."""
+    parts, properties_bytes = _properties(rows)
+    properties = pc.binary_join_element_wise(*parts, b"") if parts else None
     marks = tag_marks(rows.tags, len(rows)) if rows.delay_ms is None else rows.delay_ms
-    return _joined(heads, rows, [rows.body, middle, *tail], marks)
+    checksums = np.frombuffer(numbers.checksums(data_of(rows.body), offsets_of(rows.body)), np.uint32)
+    columns = (rows.queue, np.diff(offsets_of(rows.body)), properties_bytes, checksums, marks)
+    return Packed(columns, _used(rows.body), memoryview(b"") if properties is None else _used(properties))
+
+
+def _used(column: pa.BinaryArray) -> memoryview:
+    """The bytes of its values alone: a slice shares its buffer with others."""
+    offsets = offsets_of(column)
+    return data_of(column)[int(offsets[0]) : int(offsets[-1])]
 
 
 def batch(rows: Rows) -> Messages:
     """As a send of several messages carries them."""
-    tail, properties_bytes = _properties(rows, b"")
+    parts, properties_bytes = _properties(rows)
     heads = np.zeros(len(rows), dtype=_BATCHED)
     heads["body_bytes"] = np.diff(offsets_of(rows.body))
     heads["length"] = _BATCHED.itemsize + heads["body_bytes"] + 2 + properties_bytes
-    return _joined(heads, rows, [rows.body, *tail], np.zeros(len(rows), dtype=np.int64))
-
-
-def _joined(heads: npt.NDArray[np.void], rows: Rows, parts: list[pa.Array], marks: Numbers) -> Messages:
-    whole = pc.binary_join_element_wise(_fixed(heads), *parts, b"")
-    return Messages(data_of(whole), np.diff(offsets_of(whole)).astype(np.int64), marks, rows.queue)
+    tail = _fixed(properties_bytes.astype(">u2"))
+    whole = pc.binary_join_element_wise(_fixed(heads), rows.body, tail, *parts, b"")
+    return Messages(data_of(whole), np.diff(offsets_of(whole)).astype(np.int64), rows.queue)
 
 
 def _fixed(items: npt.NDArray[np.generic]) -> pa.BinaryArray:
@@ -230,12 +228,8 @@ def _fixed(items: npt.NDArray[np.generic]) -> pa.BinaryArray:
     return _joined_array(pa.py_buffer(items.tobytes()), borders)
 
 
-def _checksums(body: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(numbers.checksums(data_of(body), offsets_of(body)), np.uint32)
-
-
-def _properties(rows: Rows, added: bytes) -> tuple[list[pa.Array], Numbers]:
-    """The properties of the rows as parts to be joined, their length in front; and the lengths."""
+def _properties(rows: Rows) -> tuple[list[pa.Array], Numbers]:
+    """The properties of the rows as parts to be joined, and how many bytes they have together."""
     parts: list[pa.Array] = []
     for name, column in ((props.KEYS, rows.key), (props.TAGS, rows.tags)):
         if column is not None:
@@ -243,14 +237,13 @@ def _properties(rows: Rows, added: bytes) -> tuple[list[pa.Array], Numbers]:
             parts += _property(f"{name}{props.NAME_END}".encode(), column)
     if rows.properties is not None:
         parts.append(rows.properties)
-    parts.append(pa.scalar(added, pa.binary()))
     lengths = np.zeros(len(rows), dtype=np.int64)
     for part in parts:
         lengths += pc.binary_length(part).to_numpy() if isinstance(part, pa.Array) else len(part.as_py())
     longest = int(lengths.max(initial=0))
     if longest > props.BYTES_MAX:
         raise BadRows(f"a row's key, tags and properties take {longest} bytes: RocketMQ has room for {props.BYTES_MAX}")
-    return [_fixed(lengths.astype(">u2")), *parts], lengths
+    return parts, lengths
 
 
 def _property(name: bytes, column: pa.BinaryArray) -> list[pa.Array]:

@@ -27,7 +27,7 @@ class Sender:
 
     def add(self, target: Target, messages: Messages, born_ms: int) -> None:
         """Messages of one topic, sorted by queue; their `queue` is the place in the target's list."""
-        for part in messages.cut(BATCH_BYTES, by_queue=True):
+        for part in messages.cut(BATCH_BYTES):
             queue = target.queues[int(part.queue[0])]
             ext = {**_fields(queue, born_ms), "m": "true"}
             self._to(target, queue).add(RequestCode.SEND_BATCH_MESSAGE, ext, bytes(part.data))

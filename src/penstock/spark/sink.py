@@ -40,7 +40,7 @@ def job_for(options: SinkOptions) -> Job:
             raise ConfigError(f"topic {options.topic!r} has queues 0 to {queues - 1}, not {options.queue}")
     found, token = None if is_pulsar else penstock_at(options.service), secrets.token_hex(16)
     if found is not None:
-        return Job(options, token, found.address, found.hosts)
+        return Job(options, token, found)
     who = "Pulsar's protocol knows no staging" if is_pulsar else "this is no Penstock"
     told = f"{who}: rows are written at least once, not exactly once"
     log.warning(told, service=options.service)

@@ -1,12 +1,11 @@
 """Staging on a Penstock, as a task does it, and the commit, as the driver does. See `wire/rocketmq/staged.py`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.client.errors import Refused, refusal
-from penstock.spark.rows import Hosts, Messages
+from penstock.spark.rows import Packed
 from penstock.spark.targets import ask_names
 from penstock.spark.window import Window
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -18,15 +17,10 @@ STAGE_TIMEOUT_MS = 60_000
 COMMIT_TIMEOUT_MS = 600_000  # a large one takes its time
 
 
-class Penstock(NamedTuple):
-    """A broker that can stage. Everything is asked at the address that said so."""
-
-    address: str
-    hosts: Hosts
-
-
-def penstock_at(service: str) -> Penstock | None:
-    """None when the service is a RocketMQ, which knows nothing of staging."""
+def penstock_at(service: str) -> str | None:
+    """Where to stage: everything is asked at the address that said that it can. None when the service is a RocketMQ,
+    which knows nothing of it.
+    """
     answer, address = ask_names(service, RequestCode.GET_STAGING, {})
     if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return None
@@ -38,7 +32,7 @@ def penstock_at(service: str) -> Penstock | None:
             f"it stages by version {ext.get('version')}, this is version {VERSION}: use the same release on both sides"
         )
         raise Refused(answer.code, why, address)
-    return Penstock(address, Hosts(bytes.fromhex(ext["bornHost"]), bytes.fromhex(ext["storeHost"]), ext["properties"]))
+    return address
 
 
 class Stager:
@@ -48,15 +42,14 @@ class Stager:
         self.name, self.parts = name, 0
         self._window = Window(address, UNDER_WAY, STAGE_TIMEOUT_MS)
 
-    def add(self, topic: str, queues: int, messages: Messages, delayed: bool) -> None:
+    def add(self, topic: str, queues: int, messages: Packed, born_ms: int, delayed: bool) -> None:
         """`queues` is how many the topic gets if this creates it."""
-        for part in messages.cut(PART_BYTES, by_queue=False):
+        for part in messages.cut(PART_BYTES):
             ext = {"topic": topic, "stage": self.name, "part": str(self.parts), "queues": str(queues)}
             if delayed:
                 ext["delayed"] = "true"
-            self._window.add(
-                RequestCode.STAGE_MESSAGES, ext, b"".join((columns_of(part.lengths, part.marks), part.data))
-            )
+            body = (columns_of(born_ms, part.columns), part.bodies, part.properties)
+            self._window.add(RequestCode.STAGE_MESSAGES, ext, *body)
             self.parts += 1
 
     def finish(self) -> None:

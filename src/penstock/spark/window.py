@@ -27,7 +27,7 @@ class _Asked(NamedTuple):
     opaque: int
     code: int
     ext: Mapping[str, str]
-    body: bytes
+    body: tuple[bytes | memoryview, ...]  # in parts, which are not joined: together they may be megabytes
 
 
 class Window:
@@ -44,14 +44,16 @@ class Window:
             self._link.close()
             self._link = None
 
-    def ask(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> Frame:
+    def ask(self, code: int, ext: Mapping[str, str], *body: bytes | memoryview) -> Frame:
         """One request, when all before it have been answered."""
         self.drain()
-        self.add(code, ext, body)
+        self.add(code, ext, *body)
         return self._take()
 
-    def add(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
-        """One more request; the oldest is waited for when there are too many. Its refusal is raised by then."""
+    def add(self, code: int, ext: Mapping[str, str], *body: bytes | memoryview) -> None:
+        """One more request; the oldest is waited for when there are too many. Its refusal is raised by then. Its body,
+        in parts, stays as it is until it is answered: it may be asked again.
+        """
         while len(self._under_way) >= self._width:
             self._take()
         asked = _Asked(0, code, ext, body)
@@ -69,7 +71,7 @@ class Window:
     def _sent(self, asked: _Asked) -> _Asked:
         if self._link is None:
             self._link = Link(self.address, timeout_ms=self._timeout_ms)
-        return asked._replace(opaque=self._link.send(asked.code, asked.ext, asked.body))
+        return asked._replace(opaque=self._link.send(asked.code, asked.ext, *asked.body))
 
     def _take(self) -> Frame:
         """The answer to the oldest."""

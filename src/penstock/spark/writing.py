@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.spark.options import SCHEME
-from penstock.spark.rows import Hosts, Rows, batch, records
+from penstock.spark.rows import Rows, batch, packed
 from penstock.spark.send import Sender
 from penstock.spark.sink_options import SinkOptions
 from penstock.spark.splitting import rows_in
@@ -33,7 +33,6 @@ class Job(msgspec.Struct, frozen=True):
     options: SinkOptions
     token: str  # no other job has it: all its stages begin so
     address: str = ""
-    hosts: Hosts = Hosts(b"", b"", "")
 
 
 class Written(WriterCommitMessage):
@@ -60,15 +59,14 @@ class Outlet(Protocol):
 
 class StageOutlet:
     def __init__(self, job: Job, name: str) -> None:
-        self._hosts, self._stager = job.hosts, Stager(job.address, name)
+        self._stager = Stager(job.address, name)
 
     @property
     def stage(self) -> str:
         return self._stager.name if self._stager.parts else ""
 
     def put(self, where: Target, rows: Rows) -> None:
-        messages = records(rows, self._hosts, _now_ms())
-        self._stager.add(rows.topic, len(where.queues), messages, rows.delay_ms is not None)
+        self._stager.add(rows.topic, len(where.queues), packed(rows), _now_ms(), rows.delay_ms is not None)
 
     def finish(self) -> None:
         self._stager.finish()

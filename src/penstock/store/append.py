@@ -17,6 +17,7 @@ from penstock.store.layout import GROUP, GROUP_FIRST, GROUP_LAST, HEADER_BYTES, 
 from penstock.store.log import Log
 from penstock.store.table import Mark, QueueTable
 
+PUSH_BYTES = 4 << 20  # of a long append: they are on their way to the medium while the rest is written
 _SYNC = Durability.SYNC  # looking it up in its class costs as much as a row
 
 
@@ -72,6 +73,7 @@ class Appender:
         flags_of = _group_flags(len(all_of_them)) if group else None
         written: list[tuple[int, int]] = []
         numbered: list[Entry] = []
+        pushed = log.end
         while True:
             base = log.end
             index, used, payload_bytes, follows = fill(
@@ -84,6 +86,9 @@ class Appender:
                 log.write(follows)
             if index == len(all_of_them):
                 return written, numbered
+            if log.end - pushed >= PUSH_BYTES:
+                log.push(pushed)
+                pushed = log.end
             view = self._make_room(all_of_them[index].length, now_ms)
 
     def _make_room(self, length: int, now_ms: int) -> memoryview:

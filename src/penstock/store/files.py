@@ -21,6 +21,10 @@ import numpy as np
 
 NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux only: elsewhere every cold read goes to a worker thread
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)  # Linux only
+_BEGIN_WRITING = 2  # what it is asked: no waiting, and nobody is told of an error before he syncs
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 def datasync(descriptor: int) -> None:
@@ -50,6 +54,10 @@ class File(Protocol):
 
     def sync(self) -> None:
         """What was written, and the size needed to read it back, is on the medium; or an OSError."""
+        ...
+
+    def push(self, at: int, length: int) -> None:
+        """Begin to bring a range to the medium, so that a sync has less to do. Promises nothing, and says nothing."""
         ...
 
     @property
@@ -164,6 +172,10 @@ class LocalFile:
 
     def sync(self) -> None:
         datasync(self._descriptor)
+
+    def push(self, at: int, length: int) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, at, length, _BEGIN_WRITING)
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)

@@ -62,6 +62,13 @@ class Log:
             self._active.file.write(data, place)
             self.end = after
 
+    def push(self, start: int) -> None:
+        """What was written from `start` on begins its way to the medium: a sync has less to do then."""
+        if self._active is not None:
+            base = self._active.number * self.segments.segment_bytes
+            first = max(start, base)
+            self._active.file.push(first - base, self.end - first)
+
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin the next."""
         number = self._active.number + 1 if self._active else 0

@@ -2,7 +2,8 @@
 
 A file is a row of things that were put there, each with its length and checksum, and is only added to. Nothing is
 synced before somebody asks for it, which is when a commit is about to be decided: until then a stage may be lost, and
-whoever commits it is told. At the start all files go but those that a decided commit still has to publish.
+whoever commits it is told. So that this does not take long, what is put there is on its way to the medium at once. At
+the start all files go but those that a decided commit still has to publish.
 """
 
 import struct
@@ -14,9 +15,11 @@ from penstock.errors import StoreError
 from penstock.store.files import Disk
 
 FOLDER = "stages"
+PUSH_BYTES = 4 << 20  # that begin their way to the medium together
 _HEAD = struct.Struct("<II")  # length of what follows, its checksum
 
 Buffer = bytes | memoryview
+Item = Sequence[Buffer]  # what is put there, in parts
 
 
 class StageFiles:
@@ -35,18 +38,21 @@ class StageFiles:
         self._disk.open(_name(number), create=True).close()
         return number
 
-    def add(self, number: int, at: int, parts: Sequence[Buffer]) -> int:
-        """Put something behind what is there, which ends at `at`; where it ends then. Its parts are not joined here: it
-        may be a megabyte.
+    def add(self, number: int, at: int, items: Iterable[Item]) -> int:
+        """Put things behind what is there, which ends at `at`; where it ends then. Their parts are not joined here:
+        they may be megabytes.
         """
-        checksum = 0
-        for part in parts:
-            checksum = crc32c(part, checksum)
-        file = self._disk.open(_name(number))
+        file, begin = self._disk.open(_name(number)), at - at % PUSH_BYTES
         try:
-            for part in (_HEAD.pack(sum(map(len, parts)), checksum), *parts):
-                file.write(part, at)
-                at += len(part)
+            for parts in items:
+                checksum = 0
+                for part in parts:
+                    checksum = crc32c(part, checksum)
+                for part in (_HEAD.pack(sum(map(len, parts)), checksum), *parts):
+                    file.write(part, at)
+                    at += len(part)
+            if at - begin >= PUSH_BYTES:
+                file.push(begin, at - at % PUSH_BYTES - begin)
         finally:
             file.close()
         return at

@@ -103,6 +103,9 @@ class FaultyFile:
             if length != len(self._inode.content):
                 self._inode.truncate(self._disk.calls, length)
 
+    def push(self, at: int, length: int) -> None:
+        """Nothing: what has not been synced may be there after a power cut, or not, as ever."""
+
     def reserve(self, at: int, length: int) -> None:
         with self._disk.lock:
             _refuse(self._begin("reserve") or self._disk.no_room(self._inode, at, length))

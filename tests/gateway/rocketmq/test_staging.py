@@ -4,7 +4,7 @@ import json
 import struct
 
 import pytest
-from tests.gateway.rocketmq.staged_records import Host, packed, record
+from tests.gateway.rocketmq.staged_records import packed, record
 
 from penstock.core.events import StageCommitted
 from penstock.errors import NotAuthorized
@@ -15,17 +15,17 @@ from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 class Writer:
     """A client that stages and commits."""
 
-    def __init__(self, client, host: Host) -> None:
-        self.client, self.host = client, host
+    def __init__(self, client) -> None:
+        self.client = client
 
     @classmethod
     async def of(cls, client) -> "Writer":
         answer = await client.ask(RequestCode.GET_STAGING)
-        assert (answer.code, answer.ext["version"]) == (ResponseCode.SUCCESS, "1")
-        return cls(client, Host(answer.ext))
+        assert (answer.code, answer.ext["version"]) == (ResponseCode.SUCCESS, "2")
+        return cls(client)
 
     async def stage(self, stage: str, part: int, bodies: list[bytes], topic: str = "orders", queue: int = 0, **ext):
-        return await self.send(stage, part, packed([record(self.host, topic, queue, body) for body in bodies]), **ext)
+        return await self.send(stage, part, packed([record(topic, queue, body) for body in bodies]), **ext)
 
     async def send(self, stage: str, part: int, body: bytes, topic: str = "orders", **ext):
         return await self.client.ask(
@@ -66,14 +66,11 @@ async def test_what_is_staged_is_seen_after_the_commit_and_once(writer, told):
 
 
 async def test_records_get_what_only_the_broker_knows(writer, client):
-    host = writer.host
     records = [
-        record(host, "orders", 0, b"x", {"KEYS": "k1", "TAGS": "red"}),
-        record(host, "orders", 2, b"y", {"TAGS": "blué"}),
-        record(host, "orders", 2, b"z"),
+        record("orders", 0, b"x", {"KEYS": "k1", "TAGS": "red"}),
+        record("orders", 2, b"y", {"TAGS": "blué"}),
+        record("orders", 2, b"z"),
     ]
-    for each in records:
-        each.born_host, each.store_host = b"\x01" * 8, b"\x02" * 8  # whatever the writer says
     assert (await writer.send("s", 0, packed(records))).code == ResponseCode.SUCCESS
     await client.send("orders", b"before", queue=2)
     await writer.commit("k", "s")
@@ -114,8 +111,8 @@ async def test_a_commit_names_the_attempts_that_count_and_the_others_go(writer, 
 
 
 async def test_a_commit_of_many_topics_and_an_empty_one(writer):
-    await writer.send("s", 0, packed([record(writer.host, "one", 0, b"1")]), topic="one")
-    await writer.send("s", 1, packed([record(writer.host, "two", 7, b"2")]), topic="two")
+    await writer.send("s", 0, packed([record("one", 0, b"1")]), topic="one")
+    await writer.send("s", 1, packed([record("two", 7, b"2")]), topic="two")
     await writer.commit("k", "s")
     assert (await writer.bodies(0, "one"), await writer.bodies(7, "two")) == ([b"1"], [b"2"])
     assert (await writer.commit("empty")).ext["published"] == "true"
@@ -126,7 +123,7 @@ async def test_a_commit_of_many_topics_and_an_empty_one(writer):
 
 async def test_a_delay_counts_from_the_commit(world):
     writer = await Writer.of(world.client)
-    records = [record(writer.host, "orders", queue, b"%d" % queue, {"TAGS": "t"}) for queue in (1, 2)]
+    records = [record("orders", queue, b"%d" % queue, {"TAGS": "t"}) for queue in (1, 2)]
     answer = await writer.send("s", 0, packed(records, [5_000, 1_000]), delayed="true")
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     await world.after(10_000)
@@ -142,7 +139,7 @@ async def test_a_delay_counts_from_the_commit(world):
 
 @pytest.mark.parametrize("delay_ms", [0, -5, 4 * 24 * 3_600_000])
 async def test_a_delay_that_cannot_be_is_refused_when_it_is_staged(writer, delay_ms):
-    body = packed([record(writer.host, "orders", 0, b"x")], [delay_ms])
+    body = packed([record("orders", 0, b"x")], [delay_ms])
     answer = await writer.send("s", 0, body, delayed="true")
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert "delay" in answer.remark
@@ -155,30 +152,30 @@ def changed(body: bytes, at: int, data: bytes) -> bytes:
     return body[:at] + data + body[at + len(data) :]
 
 
-async def test_what_is_wrong_with_a_record_is_told_and_nothing_is_staged(writer, penstock):
-    """One record of topic `orders`, at byte 12 of the body; what is changed, and what is said."""
-    body = packed([record(writer.host, "orders", 0, b"body", {"KEYS": "key"})])
-    topic_at = 12 + 88 + 4
+async def test_what_is_wrong_with_a_message_is_told_and_nothing_is_staged(writer, penstock):
+    """Two messages; what is changed, and what is said. A column of them has 8 bytes, the first begins at byte 12."""
+    body = packed([record("orders", 0, b"body", {"KEYS": "key"}), record("orders", 0, b"other")])
+    queue_at, body_at, properties_at, data_at = 12, 20, 28, 52
+    huge = struct.pack(">i", (1 << 31) - 1)
     cases = {
         b"": "at least one",
-        struct.pack(">I", 0): "at least one",
-        struct.pack(">I", 1 << 31): "cannot hold",
+        body[:11]: "at least one",
+        struct.pack(">iq", 0, 1): "at least one",
+        struct.pack(">iq", -1, 1) + bytes(100): "at least one",
+        struct.pack(">iq", (1 << 31) - 1, 1): "cannot hold",
+        body[:51]: "cannot hold",
         body[:-1]: "add up to",
         body + b"x": "add up to",
-        changed(body, 4, struct.pack(">i", 20)) + b"": "add up to",
-        changed(body, 12, struct.pack(">I", 9)): "for its length",
-        changed(body, 16, b"\0\0\0\1"): "magic",
-        changed(body, 24, struct.pack(">i", 8)): "has queues 0 to 7, not 8",
-        changed(body, 24, struct.pack(">i", -1)): "not -1",
-        changed(body, 12 + 36, struct.pack(">i", 4)): "sys flag",
-        changed(body, 12 + 72, struct.pack(">i", 1)): "reconsume",
-        changed(body, 12 + 84, struct.pack(">I", 1 << 31)): "does not fit",
-        changed(body, 12 + 84, struct.pack(">I", 0xFFFFFFFF)): "does not fit",
-        changed(body, 12 + 84, struct.pack(">I", 5)): "another topic",
-        changed(body, topic_at, b"\x05"): "another topic",
-        changed(body, topic_at + 1, b"0"): "another topic",
-        changed(body, topic_at + 7, b"\xff\xff"): "properties",
-        changed(body, topic_at + 9, b"\xff"): "not UTF-8",
+        changed(body, body_at, struct.pack(">i", 20)): "add up to",
+        changed(body, body_at, huge): "above the limit",
+        changed(body, body_at, struct.pack(">ii", -1, 10)): "less than 0",
+        changed(body, properties_at, struct.pack(">i", -1)): "less than 0",
+        changed(body, properties_at, struct.pack(">i", 32_767)): "above 32767 bytes",
+        changed(body, properties_at, huge): "above 32767 bytes",
+        changed(body, queue_at + 4, struct.pack(">i", 8)): "has queues 0 to 7, not 8",
+        changed(body, queue_at, struct.pack(">i", -1)): "not -1",
+        changed(body, data_at + 9, b"\xff"): "not UTF-8",
+        changed(body, len(body) - 1, b"x"): "has no end",
     }
     for number, (bad, why) in enumerate(cases.items()):
         answer = await writer.send("s", 0, bad)
@@ -187,8 +184,8 @@ async def test_what_is_wrong_with_a_record_is_told_and_nothing_is_staged(writer,
     assert (await writer.send("s", 0, body)).code == ResponseCode.SUCCESS
 
 
-async def test_records_that_are_not_sorted_by_queue_are_refused(writer):
-    records = [record(writer.host, "orders", queue, b"x") for queue in (1, 0)]
+async def test_messages_that_are_not_sorted_by_queue_are_refused(writer):
+    records = [record("orders", queue, b"x") for queue in (1, 0)]
     assert "sorted by queue" in (await writer.send("s", 0, packed(records))).remark
 
 

@@ -1,9 +1,9 @@
 """Staged messages: codes of Penstock's own (28001 to 28004), for writers that publish many messages as one, once.
 
-`describe` tells a client that this broker can do it, and what records made for it have in common; `stage` adds records
-to a stage; `commit` publishes stages, once under a key; `drop` forgets them. What a request holds is checked when it is
-staged, so that a commit cannot fail for it. A message with a delay is staged as the timer that it becomes: the delay
-counts from the commit.
+`describe` tells a client that this broker can do it, and by which version; `stage` adds messages to a stage; `commit`
+publishes stages, once under a key; `drop` forgets them. What a request holds is checked when it is staged, so that a
+commit cannot fail for it. A message with a delay is staged as the timer that it becomes: the delay counts from the
+commit.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +26,7 @@ from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import FRAME_BYTES_MAX, Frame
 from penstock.wire.rocketmq.record import Record, message_in
 from penstock.wire.rocketmq.requests import Send
+from penstock.wire.rocketmq.runs import PackedRun, StagedRun, run_of
 
 RUN_BYTES_MAX = 1 << 20  # what the log takes in one go
 PRODUCER = "penstock-staging"  # whom statistics name
@@ -63,9 +64,6 @@ class Stages:
     def describe(self, frame: Frame, connection: Connection) -> None:
         told = {
             "version": str(staged.VERSION),
-            "bornHost": connection.born_host.hex(),
-            "storeHost": self._house.store_host_for(connection).hex(),
-            "properties": ADDED,
             "messageBytesMax": str(self._message_bytes_max),
             "frameBytesMax": str(FRAME_BYTES_MAX),
         }
@@ -80,25 +78,24 @@ class Stages:
             queues=topic.write_queues,
             born_host=connection.born_host,
             store_host=self._house.store_host_for(connection),
+            added=ADDED.encode(),
             record_bytes_max=self._message_bytes_max,
             run_bytes_max=self._run_bytes_max,
         )
         try:
-            parts = staged.parts_in(frame.body, expected)
+            runs = staged.runs_in(frame.body, expected)
         except staged.StagedError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        entry_of = self._timers if asked.delayed else _run
-        self._staging.stage(asked.stage, [entry_of(part, topic) for part in parts], max(asked.part, 0))
+        entry_of = self._timers if asked.delayed else _placed
+        self._staging.stage(asked.stage, [entry_of(run, topic) for run in runs], max(asked.part, 0))
         connection.reply(frame, ResponseCode.SUCCESS)
 
-    def _timers(self, part: staged.Part, topic: Topic) -> Entry:
-        """The messages of a part as timers, each with what it needs to find its own queue again."""
+    def _timers(self, run: PackedRun, topic: Topic) -> Entry:
+        """The messages of a run as timers, each with what it needs to find its own queue again."""
+        payload, (starts, _, delays) = run.records(), run.spans()
         records: list[Record] = []
-        at = 0
-        for length, delay_ms in zip(part.lengths.tolist(), part.marks.tolist(), strict=True):
-            message = message_in(part.payload, at)
-            records.append(self._placer.timed(message, topic, part.queue_index, delay_ms))
-            at += length
+        for at, delay_ms in zip(starts.tolist(), delays.tolist(), strict=True):
+            records.append(self._placer.timed(message_in(payload, at), topic, run.queue, delay_ms))
         return run_of_records(records)
 
     def commit(self, frame: Frame, connection: Connection) -> None:
@@ -145,11 +142,12 @@ def _check_name(name: str) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, why)
 
 
-def _run(part: staged.Part, topic: Topic) -> Entry:
-    return staged.run_of(topic.queues[part.queue_index], part.payload, part.lengths, part.marks)
+def _placed(run: PackedRun, topic: Topic) -> Entry:
+    run.queue = topic.queues[run.queue]
+    return run
 
 
-def run_of_records(records: Sequence[Record]) -> staged.StagedRun:
+def run_of_records(records: Sequence[Record]) -> StagedRun:
     """Records of one queue, written out. Their tags are their marks."""
     lengths = np.array([record.length for record in records], dtype=np.int64)
     marks = np.array([record.tag for record in records], dtype=np.int64)
@@ -158,4 +156,4 @@ def run_of_records(records: Sequence[Record]) -> staged.StagedRun:
     for record in records:
         record.write_into(payload, at, record.queue, 0, 0)
         at += record.length
-    return staged.run_of(records[0].queue, payload, lengths, marks)
+    return run_of(records[0].queue, payload, lengths, marks)

@@ -1,33 +1,37 @@
-"""Staged messages: records that come ready-made, thousands in one request, and are published later, all at once.
+"""Staged messages: thousands in one request, that are published later, all at once.
 
 The body of a STAGE_MESSAGES request:
 
-    int32 count | count times int32 length | count times int32 mark | count records, one behind the other
+    int32 count | int64 born ms | 5 columns of count int32 | bodies, one behind the other | their properties, the same
 
-A record looks as a pull hands it out (`record`). All of a request are of one topic, and sorted by queue. A mark is the
-hash of the record's tag or, when the request says `delayed`, the milliseconds that it waits. What only the broker knows
-is filled in by it, whatever stands there: hosts when it is staged; offsets and store time when it is published.
+The columns: queue, bytes of the body, bytes of its properties, checksum of the body (CRC-32 without the sign), mark.
+All messages of a request are of one topic, and sorted by queue. A mark is the hash of the message's tag or, when the
+request says `delayed`, the milliseconds that it waits. Properties are as in a record; each ends with its VALUE_END.
 
-Nothing here is done message by message: columns are taken out of the bytes, looked at and put back as arrays. What the
-sender made is checked before it is believed, since a record in the log that cannot be read would stop a recovery.
+What messages have in common, and what only the broker knows, does not travel: it is written when they are published.
+
+Nothing here is done message by message: columns are looked at as arrays. What the sender made is checked before it is
+believed, since a record in the log that cannot be read would stop a recovery.
 """
 
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from penstock.model import Entry, Spans
 from penstock.wire.rocketmq import properties as props
-from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags, windows
-from penstock.wire.rocketmq.record import MAGIC, OFFSET_BITS, RECORD_RUN, V6
+from penstock.wire.rocketmq.heads import HEAD_TYPES, v6_flags
+from penstock.wire.rocketmq.record import MAGIC
+from penstock.wire.rocketmq.runs import COLUMNS, Columns, PackedRun, packed_run
 
-VERSION = 1  # of this way of staging
-BODY_AT, COUNT_BYTES = 4, 4
+VERSION = 2  # of this way of staging
 NAME_CHARS_MAX = 255  # of a stage, and of the key of a commit
+_FRONT = struct.Struct(">iq")
+_NUMBER_BYTES = 4
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -63,87 +67,83 @@ class Drop(msgspec.Struct):
     stages: str
 
 
-def _place(kind: np.dtype[np.void], name: str) -> tuple[int, int]:
-    """Where a field of a head begins, and its bytes."""
-    assert kind.fields is not None
-    field = kind.fields[name]
-    return field[1], field[0].itemsize
-
-
-_OFFSET_AT, _SYS_FLAG_AT = (_place(HEAD_TYPES[0], name)[0] for name in ("offset", "sys_flag"))
-_STORE_MS_AT = {flags: _place(kind, "store_ms")[0] for flags, kind in HEAD_TYPES.items()}
-
-
-def columns_of(lengths: Numbers, marks: Numbers) -> bytes:
-    """What comes before the records in the body of a request."""
-    return b"".join((len(lengths).to_bytes(COUNT_BYTES, "big"), *(c.astype(">i4").tobytes() for c in (lengths, marks))))
-
-
-# --- taking a request apart -------------------------------------------------------------------------------------------
+def columns_of(born_ms: int, columns: Sequence[npt.NDArray[np.integer]]) -> bytes:
+    """What comes before the bodies in the body of a request: queues, bytes of bodies and of properties, checksums,
+    marks.
+    """
+    return b"".join((_FRONT.pack(len(columns[0]), born_ms), *(column.astype(">i4").tobytes() for column in columns)))
 
 
 class Expected(NamedTuple):
-    """What the records of a request have in common, and what they may be."""
+    """What the messages of a request have in common, and what they may be."""
 
     topic: bytes
     queues: int
     born_host: bytes
     store_host: bytes
+    added: bytes  # properties that each gets
     record_bytes_max: int
     run_bytes_max: int  # of neighbours that are kept as one
 
+    @property
+    def fixed_bytes(self) -> int:
+        """Of a record: what is neither its body nor its own properties."""
+        kind = HEAD_TYPES[v6_flags(self.born_host, self.store_host)]
+        return kind.itemsize + 1 + len(self.topic) + 2 + len(self.added)
 
-class Part(NamedTuple):
-    """Neighbours of one queue."""
+    def head(self, queue: int, born_ms: int) -> bytes:
+        """Of a record, as far as it is the same for all of a queue."""
+        flags = v6_flags(self.born_host, self.store_host)
+        head = np.zeros(1, dtype=HEAD_TYPES[flags])
+        values = {"magic": MAGIC, "queue": queue, "sys_flag": flags, "born_ms": born_ms}
+        hosts = {"born_host": np.void(self.born_host), "store_host": np.void(self.store_host)}
+        for name, value in {**values, **hosts}.items():
+            head[name] = value
+        return head.tobytes()
 
-    queue_index: int
-    payload: memoryview
-    lengths: Numbers
-    marks: Numbers
 
-
-def parts_in(body: memoryview, expected: Expected) -> list[Part]:
-    """The records of a request by queue, in bytes of their own, with the hosts filled in. StagedError when something
-    about them is wrong: then nothing of it can be used.
+def runs_in(body: memoryview, expected: Expected) -> list[PackedRun]:
+    """The messages of a request by queue, in bytes of their own; the queue of a run is its place in the topic.
+    StagedError when something about them is wrong: then nothing of it can be used.
     """
-    lengths, marks, at = _columns(body)
-    data = np.frombuffer(bytearray(body[at:]), dtype=np.uint8)
-    if int(lengths.sum()) != len(data):
-        raise StagedError(f"{len(data)} bytes of records, but their lengths add up to {int(lengths.sum())}")
-    starts = np.cumsum(lengths) - lengths
-    kind = HEAD_TYPES[v6_flags(expected.born_host, expected.store_host)]
-    _check_lengths(lengths, kind.itemsize, expected)
-    heads = windows(data, kind.itemsize)[starts].view(kind)
-    _check_heads(heads, lengths, expected)
-    _check_tails(data, starts, lengths, heads, expected)
-    for name, host in (("born_host", expected.born_host), ("store_host", expected.store_host)):
-        place, size_bytes = _place(kind, name)
-        windows(data, size_bytes)[starts + place] = np.void(host)
-    places = _borders(heads["queue"], starts, expected.run_bytes_max)
-    return [
-        Part(
-            int(heads["queue"][first]),
-            data.data[int(starts[first]) : int(starts[until - 1] + lengths[until - 1])],
-            lengths[first:until],
-            marks[first:until],
-        )
-        for first, until in pairwise(places)
-    ]
+    born_ms, table, data_at = _table(body)
+    queues, columns = table[0], table[1:]
+    body_bytes, properties_bytes = (row.astype(np.int64) for row in columns[:2])
+    lengths = body_bytes + properties_bytes + expected.fixed_bytes
+    _check_sizes(body_bytes, properties_bytes, lengths, expected)
+    body_ends, properties_ends = np.cumsum(body_bytes), np.cumsum(properties_bytes)
+    middle = data_at + int(body_ends[-1])
+    if middle + int(properties_ends[-1]) != len(body):
+        told = int(body_ends[-1]) + int(properties_ends[-1])
+        raise StagedError(f"{len(body) - data_at} bytes of messages, but their lengths add up to {told}")
+    _check_queues(queues, expected)
+    data = memoryview(bytes(body[data_at:]))
+    bodies, properties = data[: middle - data_at], data[middle - data_at :]
+    _check_properties(np.frombuffer(properties, dtype=np.uint8), properties_ends, properties_bytes)
+    prefix = bytes((len(expected.topic),)) + expected.topic
+    found = []
+    for first, until in pairwise(_borders(queues, np.cumsum(lengths) - lengths, expected.run_bytes_max)):
+        queue, own = int(queues[first]), np.ascontiguousarray(columns[:, first:until])
+        parts = (_between(bodies, body_ends, first, until), _between(properties, properties_ends, first, until))
+        found.append(packed_run(queue, expected.head(queue, born_ms), prefix, expected.added, own, *parts))
+    return found
 
 
-def _columns(body: memoryview) -> tuple[Numbers, Numbers, int]:
-    count = int.from_bytes(body[:COUNT_BYTES], "big")
-    at = BODY_AT + 2 * COUNT_BYTES * count
-    if len(body) < BODY_AT or not count or at > len(body):
-        raise StagedError(f"a body of {len(body)} bytes cannot hold {count} records: at least one has to be there")
-    columns = np.frombuffer(body[BODY_AT:at], dtype=">i4").astype(np.int64)
-    return columns[:count], columns[count:], at
+def _table(body: memoryview) -> tuple[int, Columns, int]:
+    """When they were born, the columns, and where the bodies begin."""
+    count, born_ms = _FRONT.unpack_from(body) if len(body) >= _FRONT.size else (0, 0)
+    rows = 1 + COLUMNS
+    at = _FRONT.size + rows * _NUMBER_BYTES * count
+    if count <= 0 or at > len(body):
+        raise StagedError(f"a body of {len(body)} bytes cannot hold {count} messages: at least one has to be there")
+    return born_ms, np.frombuffer(body[_FRONT.size : at], dtype=">i4").astype(np.int32).reshape(rows, count), at
 
 
-def _check_lengths(lengths: Numbers, head_bytes: int, expected: Expected) -> None:
-    least = head_bytes + 1 + len(expected.topic) + 2
-    if int(lengths.min()) < least:
-        raise StagedError(f"a record of {int(lengths.min())} bytes: one of this topic has at least {least}")
+def _check_sizes(body_bytes: Numbers, properties_bytes: Numbers, lengths: Numbers, expected: Expected) -> None:
+    if int(body_bytes.min()) < 0 or int(properties_bytes.min()) < 0:
+        raise StagedError("the body or the properties of a message have less than 0 bytes")
+    if int(properties_bytes.max()) + len(expected.added) > props.BYTES_MAX:
+        raise StagedError(f"the properties of a message are above {props.BYTES_MAX} bytes")
     if int(lengths.max()) > expected.record_bytes_max:
         raise StagedError(
             f"a message of {int(lengths.max())} bytes is above the limit of {expected.record_bytes_max}: "
@@ -151,54 +151,28 @@ def _check_lengths(lengths: Numbers, head_bytes: int, expected: Expected) -> Non
         )
 
 
-def _check_heads(heads: npt.NDArray[np.void], lengths: Numbers, expected: Expected) -> None:
-    sys_flag = v6_flags(expected.born_host, expected.store_host)
-    wanted = {"length": lengths, "magic": MAGIC, "sys_flag": sys_flag, "reconsume_times": 0, "prepared": 0}
-    for name, value in wanted.items():
-        wrong = np.flatnonzero(heads[name] != value)
-        if len(wrong):
-            found = int(heads[name][wrong[0]])
-            raise StagedError(f"record {int(wrong[0])} of {len(heads)} has {found} for its {name.replace('_', ' ')}")
-    queues = heads["queue"]
+def _check_queues(queues: npt.NDArray[np.int32], expected: Expected) -> None:
     if int(queues.min()) < 0 or int(queues.max()) >= expected.queues:
         outside = int(queues.min()) if int(queues.min()) < 0 else int(queues.max())
         raise StagedError(f"topic {expected.topic.decode()!r} has queues 0 to {expected.queues - 1}, not {outside}")
     if bool((queues[1:] < queues[:-1]).any()):
-        raise StagedError("the records of a request have to be sorted by queue")
+        raise StagedError("the messages of a request have to be sorted by queue")
 
 
-def _check_tails(
-    data: Bytes, starts: Numbers, lengths: Numbers, heads: npt.NDArray[np.void], expected: Expected
-) -> None:
-    """Behind the body: the topic, and properties that end where the record does and are text."""
-    name = bytes((len(expected.topic),)) + expected.topic
-    topics = heads.dtype.itemsize + heads["body_bytes"].astype(np.int64)
-    properties = topics + len(name)
-    rest = lengths - properties - 2
-    if int(rest.min()) < 0:
-        raise StagedError(f"the body of record {int(rest.argmin())} of {len(heads)} does not fit into it")
-    if bool((windows(data, len(name))[starts + topics] != np.void(name)).any()):
-        raise StagedError(f"a record names another topic than its request, {expected.topic.decode()!r}")
-    said = windows(data, 2)[starts + properties].view(">u2")
-    if bool((said != rest).any()) or int(rest.max()) > props.BYTES_MAX:
-        raise StagedError(f"the properties of a record do not end where it does, or are above {props.BYTES_MAX} bytes")
-    _check_text(data, starts + properties + 2, rest)
-
-
-def _check_text(data: Bytes, starts: Numbers, lengths: Numbers) -> None:
-    """Text is nearly always ASCII: one look at all, and a closer one at those that have something else."""
-    some = np.flatnonzero(lengths)
-    if not len(some):
+def _check_properties(data: Bytes, ends: Numbers, sizes: Numbers) -> None:
+    """They are text, and what is added to them begins a property of its own. Text is nearly always ASCII: one look at
+    all, and a closer one where that is not so.
+    """
+    some = np.flatnonzero(sizes)
+    if bool((data[ends[some] - 1] != ord(props.VALUE_END)).any()):
+        raise StagedError("the last property of a message has no end")
+    if not len(data) or int(data.max()) < 0x80:
         return
-    borders = np.empty(2 * len(some), dtype=np.int64)
-    borders[::2], borders[1::2] = starts[some], starts[some] + lengths[some]
-    within = borders[:-1] if borders[-1] == len(data) else borders
-    seen = np.bitwise_or.reduceat(data, within)[::2]
-    for at in some[seen >= 0x80].tolist():
+    for at in some.tolist():
         try:
-            data[starts[at] : starts[at] + lengths[at]].tobytes().decode()
+            data[ends[at] - sizes[at] : ends[at]].tobytes().decode()
         except UnicodeDecodeError as error:
-            raise StagedError(f"the properties of record {at} are not UTF-8: {error}") from None
+            raise StagedError(f"the properties of message {at} are not UTF-8: {error}") from None
 
 
 def _borders(queues: npt.NDArray[np.int32], starts: Numbers, run_bytes_max: int) -> list[int]:
@@ -208,55 +182,5 @@ def _borders(queues: npt.NDArray[np.int32], starts: Numbers, run_bytes_max: int)
     return [0, *(np.flatnonzero(fresh) + 1).tolist(), len(queues)]
 
 
-# --- publishing -------------------------------------------------------------------------------------------------------
-
-
-class StagedRun(Entry, kw_only=True):
-    """Records of one queue, complete but for their offsets and their time. The bytes are its own."""
-
-    encoding: ClassVar[int] = RECORD_RUN
-    run: ClassVar[bool] = True
-
-    payload: memoryview
-    lengths: Numbers
-    marks: Numbers
-
-    def write_into(self, buffer: memoryview, at: int, queue_id: int, offset: int, store_ms: int) -> None:
-        buffer[at : at + self.length] = self.payload
-        data = np.frombuffer(buffer, dtype=np.uint8, count=self.length, offset=at)
-        starts, offsets = self.spans().starts, np.arange(offset, offset + self.count, dtype=np.int64)
-        both = np.empty((self.count, 2), dtype=">i8")
-        both[:, 0], both[:, 1] = offsets, queue_id << OFFSET_BITS | offsets
-        windows(data, 16)[starts + _OFFSET_AT] = both.view("V16")[:, 0]
-        (sys_flag,) = data[_SYS_FLAG_AT : _SYS_FLAG_AT + 4].view(">i4").tolist()  # all of a run have the same
-        store_at = _STORE_MS_AT[sys_flag & V6]
-        windows(data, 8)[starts + store_at] = np.void(store_ms.to_bytes(8, "big"))
-
-    def spans(self) -> Spans:
-        return Spans(np.cumsum(self.lengths) - self.lengths, self.lengths, self.marks)
-
-
-def run_of(queue: int, payload: memoryview, lengths: Numbers, marks: Numbers) -> StagedRun:
-    return StagedRun(
-        queue=queue, length=len(payload), count=len(lengths), payload=payload, lengths=lengths, marks=marks
-    )
-
-
-# --- on the disk ------------------------------------------------------------------------------------------------------
-
-_FROZEN = struct.Struct("<QI")  # queue, messages; then their lengths, their marks, and the records
-
-
-def freeze(entry: Entry) -> tuple[bytes, memoryview] | None:
-    """A run as bytes to be kept, in two parts; None for entries of other kinds."""
-    if not isinstance(entry, StagedRun):
-        return None
-    columns = np.concatenate((entry.lengths, entry.marks)).astype("<i4")
-    return _FROZEN.pack(entry.queue, entry.count) + columns.tobytes(), entry.payload
-
-
-def thaw(data: bytes) -> Entry:
-    queue, count = _FROZEN.unpack_from(data)
-    columns = np.frombuffer(data, "<i4", 2 * count, _FROZEN.size).astype(np.int64)
-    payload = memoryview(data)[_FROZEN.size + COUNT_BYTES * len(columns) :]
-    return run_of(queue, payload, columns[:count], columns[count:])
+def _between(data: memoryview, ends: Numbers, first: int, until: int) -> memoryview:
+    return data[int(ends[first - 1]) if first else 0 : int(ends[until - 1])]
