@@ -271,8 +271,19 @@ done:
     return found;
 }
 
-/* All pairs of one message; False when it is not as simple as that: text beyond ASCII, too many, or one name twice. */
-static int put_pairs(Column *keys, Column *values, const unsigned char *at, const unsigned char *end)
+static inline int is_one_of(PyObject *names, const Pair *pair)
+{
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(names); index++) {
+        PyObject *name = PyTuple_GET_ITEM(names, index);
+        if (same(pair->name, pair->name_bytes, (const unsigned char *)PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)))
+            return 1;
+    }
+    return 0;
+}
+
+/* All pairs of one message that are not `left_out`; False when it is not as simple as that: text beyond ASCII, too many,
+ * or one name twice. */
+static int put_pairs(Column *keys, Column *values, PyObject *left_out, const unsigned char *at, const unsigned char *end)
 {
     Pair pairs[PAIRS_MAX];
     Py_ssize_t count = 0;
@@ -287,6 +298,8 @@ static int put_pairs(Column *keys, Column *values, const unsigned char *at, cons
             if (same(pair.name, pair.name_bytes, pairs[other].name, pairs[other].name_bytes))
                 return 0;
         seen |= mark;
+        if (is_one_of(left_out, &pair))
+            continue;
         if (!put(keys, pair.name, pair.name_bytes) || !put(values, pair.value, pair.value_bytes))
             return 0;
     }
@@ -297,11 +310,12 @@ static int put_pairs(Column *keys, Column *values, const unsigned char *at, cons
 static PyObject *pairs(PyObject *self, PyObject *args)
 {
     Places places;
-    if (!PyArg_ParseTuple(args, "y*y*y*", &places.data, &places.starts, &places.ends))
+    PyObject *left_out;
+    if (!PyArg_ParseTuple(args, "y*y*y*O!", &places.data, &places.starts, &places.ends, &PyTuple_Type, &left_out))
         return NULL;
     PyObject *found = NULL, *firsts = NULL, *names = NULL, *texts = NULL;
     Column keys = {0}, values = {0};
-    if (check_places(&places))
+    if (!are_names(left_out) || check_places(&places))
         goto done;
     Py_ssize_t room = places.bytes / 4 + places.count; /* a pair takes 4 bytes, the last of a message 3 */
     if ((firsts = PyBytes_FromStringAndSize(NULL, (places.count + 1) * 4)) == NULL ||
@@ -311,7 +325,7 @@ static PyObject *pairs(PyObject *self, PyObject *args)
     for (Py_ssize_t index = 0; index < places.count; index++) {
         Py_ssize_t length;
         const unsigned char *at = piece(&places, index, &length);
-        if (!put_pairs(&keys, &values, at, at + length)) {
+        if (!put_pairs(&keys, &values, left_out, at, at + length)) {
             found = Py_NewRef(Py_None);
             goto done;
         }
