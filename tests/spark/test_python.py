@@ -10,7 +10,7 @@ import pytest
 
 from penstock.spark import python
 
-ARCHIVES = Path(pyspark.__file__).parent / "python" / "lib"
+SPARK = Path(pyspark.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,8 @@ def cache(tmp_path, monkeypatch):
 
 def told(executable, *more):
     """As Spark starts it: with its archives in front."""
-    path = os.pathsep.join([*map(str, sorted(ARCHIVES.glob("*.zip"))[::-1]), *more])
+    archives = [*sorted((SPARK / "python" / "lib").glob("*.zip")), *(SPARK / "jars").glob("spark-core_*.jar")]
+    path = os.pathsep.join([*map(str, archives), *more])
     asked = "import pyspark, sys; print(pyspark.__file__, *sys.path, *sys.argv[1:], sep='\\n')"
     command = [executable, "-c", asked, "a b", "*"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
@@ -33,6 +34,7 @@ def test_modules_are_taken_as_they_are_installed():
     assert python.worker_python() != sys.executable
     where, *path = told(python.worker_python(), "/one *", "/two")
     assert where == pyspark.__file__
+    assert not [part for part in path if part.endswith((".jar", "pyspark.zip"))]
     assert path[1:3] == ["/one *", "/two"], "what else is on the path stays"
     assert path[-2:] == ["a b", "*"]
 

@@ -1,9 +1,9 @@
 """The Python that Spark's processes on this machine run: this one, with Spark's modules as they are installed.
 
-Spark puts archives with its modules before everything else on the path of each Python that it starts. Python keeps no
-compiled form of what comes out of an archive: every process compiles a few hundred modules anew, half a second of the
-start of each streaming query. So Python is started through a script of ours that takes the archives off the path; the
-same modules lie beside them.
+Spark puts archives with its modules before everything else on the path of each Python that it starts, and a jar, whose
+thousands of entries Python reads. It keeps no compiled form of what comes out of an archive: every process compiles a
+few hundred modules anew, half a second of the start of each streaming query. So Python is started through a script of
+ours that takes them off the path; the same modules are installed.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ log = logs.get(__name__)
 
 ARCHIVE = "pyspark.zip"
 _WRAPPER = """#!/bin/sh
-# Starts {python} without the archives of Spark's modules on its path: the same ones are installed.
+# Starts {python} without the archives of Spark on its path: the same modules are installed.
 set -f
 kept=
 IFS=:
 for part in $PYTHONPATH; do
     case "$part" in
-        {archives}/*) ;;
+        {spark}/*) ;;
         *) kept="${{kept:+$kept:}}$part" ;;
     esac
 done
@@ -37,10 +37,10 @@ PYTHONPATH=$kept exec {python} "$@"
 
 def worker_python() -> str:
     """What to name in PYSPARK_PYTHON."""
-    archives = _archives()
-    if archives is None or os.name != "posix":
+    spark = _installed()
+    if spark is None or os.name != "posix":
         return sys.executable
-    text = _WRAPPER.format(python=shlex.quote(sys.executable), archives=shlex.quote(str(archives)))
+    text = _WRAPPER.format(python=shlex.quote(sys.executable), spark=shlex.quote(str(spark)))
     script = cache() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     try:
         put_script(script, text)
@@ -50,10 +50,10 @@ def worker_python() -> str:
     return str(script)
 
 
-def _archives() -> Path | None:
-    """Where the archives are that belong to the installed Spark; None where another one is used, or none."""
+def _installed() -> Path | None:
+    """Where Spark is installed, its archives with it; None where another one is used, or none."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None or os.environ.get("SPARK_HOME"):
         return None
-    folder = Path(found.origin).parent / "python" / "lib"
-    return folder if (folder / ARCHIVE).is_file() else None
+    folder = Path(found.origin).parent
+    return folder if (folder / "python" / "lib" / ARCHIVE).is_file() else None
