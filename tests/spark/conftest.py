@@ -37,7 +37,7 @@ def spark():
     """Spark on two threads of this machine. Its workers import the source of this tree."""
     before = dict(os.environ)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), before.get("PYTHONPATH")]))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("PYSPARK_PYTHON", None)
     started = session("penstock-tests", "local[2]", SETTINGS)
     yield started
     started.stop()

@@ -263,7 +263,7 @@ def test_spark_writes_rows_with_all_that_they_carry(spark, story):
     for row in found:
         number = int(row["body"])
         assert (row["queue"], row["key"], row["tags"]) == (number % 2, f"k{number}", "web")
-        assert dict(row["properties"]) == {"n": str(number), "TAGS": "web"}
+        assert dict(row["properties"]) == {"n": str(number)}
     with pytest.raises(Exception, match="has queues 0 to 1, not 7"):
         rows.withColumn("queue", rows.queue + 7).write.format("penstock").options(
             service=story.service, topic=story.topic

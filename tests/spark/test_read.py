@@ -4,22 +4,22 @@ import asyncio
 import socket
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.client import Message, Producer
 from penstock.client.errors import BrokerBusy, Lost, Refused, Unreachable
 from penstock.client.routes import MessageQueue
-from penstock.spark import columns, fetch
+from penstock.spark import columns, fetch, link
 from penstock.spark.errors import DataLost
 from penstock.spark.fetch import Answer, Gone, Steps, answers
-from penstock.spark.link import Link
+from penstock.spark.link import Link, Links
 from penstock.spark.options import BATCH, Options, read_options
 from penstock.spark.ranges import Range
-from penstock.spark.read import read
+from penstock.spark.read import read, together
 from penstock.testing.server import Running
 from penstock.wire.rocketmq.codes import Flag
 from penstock.wire.rocketmq.frame import pack
@@ -54,6 +54,11 @@ def options(service: str, topic: str, **more: str) -> Options:
     return read_options({"service": service, "topic": topic, **more}, BATCH)
 
 
+def pulled(source: Range, **more: object) -> Iterator[Answer | Gone]:
+    with Links() as links:
+        yield from answers(source, links, "g", **more)  # type: ignore[arg-type]
+
+
 def rows(ranges: list[Range], asked: Options, schema: StructType = ALL_COLUMNS) -> list[dict[str, object]]:
     return pa.Table.from_batches(read(ranges, asked, schema), columns.arrow_schema(schema)).to_pylist()
 
@@ -70,10 +75,59 @@ def test_a_range_has_its_messages(orders: Range, service: str):
     row = found[7]
     assert (row["topic"], row["queue"], row["broker"]) == (orders.topic, 0, orders.broker)
     assert (row["key"], row["tags"], row["body"][:1]) == ("k7", "t1", b"7")
-    properties = dict(row["properties"])
-    assert properties["n"] == "7"
-    assert row["message_id"] == properties["UNIQ_KEY"]
+    assert dict(row["properties"]) == {"n": "7"}, "and what has a column is not there once more"
     assert row["store_time"] >= row["born_time"]
+
+
+def test_properties_alone_are_all_that_have_no_column(orders: Range, service: str):
+    alone = StructType([StructField("properties", columns.COLUMNS["properties"])])
+    (row, *_) = rows([orders], options(service, orders.topic), alone)
+    found = dict(row["properties"])
+    assert found.keys() == {"n", "KEYS", "TAGS", "UNIQ_KEY"}
+    assert (found["n"], found["KEYS"], found["TAGS"]) == ("0", "k0", "t0")
+
+
+def test_all_properties_can_be_asked_for(orders: Range, service: str):
+    (row, *_) = rows([orders], options(service, orders.topic, includeProperties="all"))
+    found = dict(row["properties"])
+    assert (found["n"], found["KEYS"], found["TAGS"], found["UNIQ_KEY"]) == ("0", "k0", "t0", row["message_id"])
+    assert found.keys() >= {"CLUSTER", "MSG_REGION", "TRACE_ON"}
+
+
+def test_ranges_of_one_broker_share_a_connection_and_small_ones_a_batch(
+    orders: Range, service: str, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[str] = []
+    monkeypatch.setattr(link, "Link", lambda address: opened.append(address) or Link(address))
+    few = [Range(orders.topic, orders.broker, orders.address, 0, at, at + 10) for at in range(0, 80, 10)]
+    (batch,) = read(few, options(service, orders.topic), FEW)
+    assert batch.column("offset").to_pylist() == list(range(80))
+    assert [body[:2] for body in batch.column("body").to_pylist()] == [
+        b"%d" % at + b"x" * (at < 10) for at in range(80)
+    ]
+    assert opened == [orders.address]
+
+
+def test_a_range_that_is_left_in_the_middle_leaves_nothing_to_the_next(orders: Range):
+    with Links() as links:
+        steps = Steps(messages_max=10, under_way_max=8)
+        for answer in answers(orders, links, "g", steps=steps):
+            if answer.until > 50:
+                break
+        (first, *_) = answers(orders, links, "g", steps=steps)
+        assert isinstance(first, Answer)
+        assert (first.first, first.until) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "joined"), [([], []), ([5], [5]), ([2_000], [2_000]), ([5, 2_000, 2_000, 7, 8], [2_005, 2_000, 15])]
+)
+def test_small_batches_are_put_together(sizes: list[int], joined: list[int]):
+    numbers = iter(range(10_000))
+    batches = [pa.record_batch({"n": [next(numbers) for _ in range(size)]}) for size in sizes]
+    found = list(together(batches))
+    assert [batch.num_rows for batch in found] == joined
+    assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(sum(sizes)))
 
 
 def test_a_part_of_it_too(orders: Range, service: str):
@@ -102,7 +156,7 @@ def test_bodies_that_were_compressed_are_opened(penstock: Running, service: str,
     broker, address, queue = asyncio.run(produce()).split("/")
     (row,) = rows([Range(topic, broker, address, int(queue), 0, 1)], options(service, topic), FEW)
     assert row["body"] == b"z" * 100_000
-    (answer,) = answers(Range(topic, broker, address, int(queue), 0, 1), "g")
+    (answer,) = pulled(Range(topic, broker, address, int(queue), 0, 1))
     assert isinstance(answer, Answer)
     assert zlib.compress(b"z" * 100_000, 5) in bytes(answer.body)  # it went over the wire as it was sent
 
@@ -120,7 +174,7 @@ def test_answers_join_without_gap_or_overlap(penstock: Running, new_name: Callab
     topic = new_name("steps")
     source = filled(penstock, topic, some(topic, 3_000, body_bytes=400))
     at = 0
-    for answer in answers(source, "g", steps=steps):
+    for answer in pulled(source, steps=steps):
         assert isinstance(answer, Answer)
         assert answer.first == at
         at = answer.until
@@ -136,7 +190,7 @@ def test_several_pulls_are_under_way_once_it_is_known_what_one_brings(orders: Ra
         seen.append(len(self._under_way))
 
     monkeypatch.setattr(fetch._Puller, "_top_up", noted)
-    list(answers(orders, "g", steps=Steps(messages_max=10, under_way_max=8)))
+    list(pulled(orders, steps=Steps(messages_max=10, under_way_max=8)))
     assert seen[0] == 1
     assert max(seen) == 8
 
@@ -151,7 +205,7 @@ class Short(fetch._Puller):
 
 def test_a_broker_that_gives_little_is_asked_ahead_all_the_same(orders: Range, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fetch, "_Puller", Short)
-    found = list(answers(orders, "g"))
+    found = list(pulled(orders))
     assert [answer.first for answer in found[1:]] == [answer.until for answer in found[:-1]]
     assert (found[0].first, found[-1].until) == (0, 1_000)
     assert all(answer.until - answer.first <= 32 for answer in found)
@@ -162,7 +216,7 @@ def test_a_broker_that_gives_little_is_asked_ahead_all_the_same(orders: Range, m
 
 def test_what_is_behind_the_end_is_told(orders: Range, service: str):
     gone = Range(orders.topic, orders.broker, orders.address, 0, 900, 1_100)
-    told = [answer for answer in answers(gone, "g") if isinstance(answer, Gone)]
+    told = [answer for answer in pulled(gone) if isinstance(answer, Gone)]
     assert [(answer.first, answer.until) for answer in told] == [(1_000, 1_100)]
     with pytest.raises(DataLost, match=r"100 messages of .* are not there: the queue ends at offset 1000"):
         rows([gone], options(service, orders.topic))
@@ -173,20 +227,20 @@ def test_what_is_behind_the_end_is_told(orders: Range, service: str):
 def test_a_broker_that_is_not_there_is_an_error_of_one_sentence(service: str):
     waits = []
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1 cannot be reached") as error:
-        list(answers(Range("t", "b", "127.0.0.1:1", 0, 0, 5), "g", wait=waits.append))
+        list(pulled(Range("t", "b", "127.0.0.1:1", 0, 0, 5), wait=waits.append))
     assert len(waits) == fetch.TRIES - 1
     assert "\n" not in str(error.value)
 
 
 def test_a_refusal_is_an_error_at_once(orders: Range):
     with pytest.raises(Refused, match="queues 0 to"):
-        list(answers(Range(orders.topic, orders.broker, orders.address, 99, 0, 5), "g"))
+        list(pulled(Range(orders.topic, orders.broker, orders.address, 99, 0, 5)))
 
 
 def test_where_the_queue_begins_behind_the_range_is_told(penstock: Running, orders: Range, service: str):
     broker = penstock.server.broker
     broker.store.trim(broker.topics.get(orders.topic).queue(0), 400)  # nothing else goes on in this broker now
-    first, *others = answers(orders, "g")
+    first, *others = pulled(orders)
     assert (first.first, first.until, first.why) == (0, 400, "the queue begins at offset 400 by now")
     assert (others[0].first, others[-1].until) == (400, 1_000)
     with pytest.raises(DataLost, match=r"400 messages of .* the queue begins at offset 400 by now"):
@@ -288,7 +342,7 @@ def first_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def through(*addresses: str) -> None:
         left = iter(addresses)
-        monkeypatch.setattr(fetch, "Link", lambda address: Link(next(left, address)))
+        monkeypatch.setattr(link, "Link", lambda address: Link(next(left, address)))
 
     return through
 
@@ -297,7 +351,7 @@ def test_a_pull_goes_on_after_the_connection_is_lost(orders: Range, first_to: Ca
     """The first connection ends in the middle of an answer; the second one is the real broker's."""
     broken, waits = Impostor(saying(b"\x00\x00\x10\x00")), list[float]()
     first_to(broken.address)
-    found = list(answers(orders, "g", wait=waits.append))
+    found = list(pulled(orders, wait=waits.append))
     broken.close()
     assert (found[0].first, found[-1].until, len(waits)) == (0, 1_000, 1)
 
@@ -305,7 +359,7 @@ def test_a_pull_goes_on_after_the_connection_is_lost(orders: Range, first_to: Ca
 def test_a_busy_broker_is_asked_again(orders: Range, first_to: Callable[..., None]):
     busy, waits = Impostor(saying(frame(1, code=2)), saying(frame(1, code=215))), list[float]()
     first_to(busy.address, busy.address)
-    assert [answer.until for answer in answers(orders, "g", wait=waits.append)][-1] == 1_000
+    assert [answer.until for answer in pulled(orders, wait=waits.append)][-1] == 1_000
     busy.close()
     assert waits[1] > waits[0]
 
@@ -314,5 +368,5 @@ def test_a_broker_that_does_not_go_on_is_given_up():
     scripts = [saying(frame(1, nextBeginOffset="0")) for _ in range(fetch.TRIES)]
     stuck = Impostor(*scripts)
     with pytest.raises(BrokerBusy, match="does not go on"):
-        list(answers(Range("t", "b", stuck.address, 0, 0, 5), "g", wait=lambda _: None))
+        list(pulled(Range("t", "b", stuck.address, 0, 0, 5), wait=lambda _: None))
     stuck.close()

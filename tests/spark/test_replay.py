@@ -60,7 +60,7 @@ def received(spark, service):
 
     def received(topic):
         reader = spark.read.format("penstock").option("service", service).option("topic", topic)
-        return reader.option("includeProperties", True).load().collect()
+        return reader.option("includeProperties", "all").load().collect()
 
     return received
 

@@ -307,6 +307,20 @@ def test_s47_a_topic_is_a_table(load, create, producer, new_name):
         assert abs(row.store_time - row.born_time) < dt.timedelta(minutes=1)
 
 
+@pytest.mark.parametrize(
+    ("options", "of_the_body"),
+    [
+        ({}, set()),
+        ({"valueFormat": "json", "valueSchema": "id long"}, {"id", "_corrupt"}),
+        ({"valueFormat": "string"}, {"value", "_corrupt"}),
+    ],
+)
+def test_of_a_message_only_key_and_tags_may_be_null(load, topic, options, of_the_body):
+    frame = load(topic=topic, includeProperties="true", **options)
+    assert {field.name for field in frame.schema if field.nullable} == {"key", "tags"} | of_the_body
+    assert frame.where("offset IS NOT NULL").count() == QUEUES * PER_QUEUE
+
+
 def test_columns_are_those_of_the_schema(load, topic):
     assert "properties" not in load(topic=topic).columns
     frame = load("offset long, queue int", topic=topic)

@@ -173,16 +173,32 @@ typedef struct {
     Py_ssize_t name_bytes, value_bytes;
 } Pair;
 
+/* Where `mark` stands first; `end` when it does not. It is near, mostly: closer than calling memchr is worth. Of eight
+ * bytes at once, the lowest that is marked is the first that is equal (the highest bit of a byte is set where it was 0). */
+static inline const unsigned char *place_of(unsigned char mark, const unsigned char *at, const unsigned char *end)
+{
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t ones = 0x0101010101010101u, highest = 0x8080808080808080u;
+    for (uint64_t word; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        word ^= ones * mark;
+        if ((word = (word - ones) & ~word & highest))
+            return at + (__builtin_ctzll(word) >> 3);
+    }
+#endif
+    while (at < end && *at != mark)
+        at++;
+    return at;
+}
+
 /* The next pair that counts, of those between `at` and `end`; False when there is none. */
 static inline int next_pair(const unsigned char **at, const unsigned char *end, Pair *pair)
 {
     while (*at < end) {
-        const unsigned char *name = *at, *over = memchr(name, VALUE_END, (size_t)(end - name));
-        if (over == NULL)
-            over = end;
+        const unsigned char *name = *at, *over = place_of(VALUE_END, name, end);
         *at = over < end ? over + 1 : end;
-        const unsigned char *middle = memchr(name, NAME_END, (size_t)(over - name));
-        if (middle != NULL && middle > name && middle + 1 < over) {
+        const unsigned char *middle = place_of(NAME_END, name, over);
+        if (middle > name && middle + 1 < over) {
             *pair = (Pair){name, middle + 1, middle - name, over - middle - 1};
             return 1;
         }
@@ -204,14 +220,16 @@ static int is_ascii(const unsigned char *at, Py_ssize_t length)
 
 static inline int same(const unsigned char *one, Py_ssize_t bytes, const unsigned char *other, Py_ssize_t other_bytes)
 {
-    return bytes == other_bytes && memcmp(one, other, (size_t)bytes) == 0;
+    return bytes == other_bytes && one[0] == other[0] && memcmp(one, other, (size_t)bytes) == 0;
 }
 
 /* The values of some names of one message, each put into its column: the last that there is, or nothing. */
 static void put_texts(Column *columns, PyObject *names, const unsigned char *at, const unsigned char *end)
 {
-    Pair pair, found[NAMES_MAX] = {{0}};
+    Pair pair, found[NAMES_MAX];
     Py_ssize_t count = PyTuple_GET_SIZE(names);
+    for (Py_ssize_t index = 0; index < count; index++)
+        found[index] = (Pair){0};
     while (next_pair(&at, end, &pair))
         for (Py_ssize_t index = 0; index < count; index++) {
             PyObject *name = PyTuple_GET_ITEM(names, index);
@@ -271,8 +289,19 @@ done:
     return found;
 }
 
-/* All pairs of one message; False when it is not as simple as that: text beyond ASCII, too many, or one name twice. */
-static int put_pairs(Column *keys, Column *values, const unsigned char *at, const unsigned char *end)
+static inline int is_one_of(PyObject *names, const Pair *pair)
+{
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(names); index++) {
+        PyObject *name = PyTuple_GET_ITEM(names, index);
+        if (same(pair->name, pair->name_bytes, (const unsigned char *)PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)))
+            return 1;
+    }
+    return 0;
+}
+
+/* All pairs of one message that are not `left_out`; False when it is not as simple as that: text beyond ASCII, too many,
+ * or one name twice. */
+static int put_pairs(Column *keys, Column *values, PyObject *left_out, const unsigned char *at, const unsigned char *end)
 {
     Pair pairs[PAIRS_MAX];
     Py_ssize_t count = 0;
@@ -287,6 +316,8 @@ static int put_pairs(Column *keys, Column *values, const unsigned char *at, cons
             if (same(pair.name, pair.name_bytes, pairs[other].name, pairs[other].name_bytes))
                 return 0;
         seen |= mark;
+        if (is_one_of(left_out, &pair))
+            continue;
         if (!put(keys, pair.name, pair.name_bytes) || !put(values, pair.value, pair.value_bytes))
             return 0;
     }
@@ -297,11 +328,12 @@ static int put_pairs(Column *keys, Column *values, const unsigned char *at, cons
 static PyObject *pairs(PyObject *self, PyObject *args)
 {
     Places places;
-    if (!PyArg_ParseTuple(args, "y*y*y*", &places.data, &places.starts, &places.ends))
+    PyObject *left_out;
+    if (!PyArg_ParseTuple(args, "y*y*y*O!", &places.data, &places.starts, &places.ends, &PyTuple_Type, &left_out))
         return NULL;
     PyObject *found = NULL, *firsts = NULL, *names = NULL, *texts = NULL;
     Column keys = {0}, values = {0};
-    if (check_places(&places))
+    if (!are_names(left_out) || check_places(&places))
         goto done;
     Py_ssize_t room = places.bytes / 4 + places.count; /* a pair takes 4 bytes, the last of a message 3 */
     if ((firsts = PyBytes_FromStringAndSize(NULL, (places.count + 1) * 4)) == NULL ||
@@ -311,7 +343,7 @@ static PyObject *pairs(PyObject *self, PyObject *args)
     for (Py_ssize_t index = 0; index < places.count; index++) {
         Py_ssize_t length;
         const unsigned char *at = piece(&places, index, &length);
-        if (!put_pairs(&keys, &values, at, at + length)) {
+        if (!put_pairs(&keys, &values, left_out, at, at + length)) {
             found = Py_NewRef(Py_None);
             goto done;
         }

@@ -2,9 +2,13 @@
 
 `.schema(...)` chooses among them: a column that is not named is not decoded. With `valueFormat`, names that are not in
 this table are columns of the body.
+
+`properties` holds what has no column: a property that another column of the same read has is not there once more, and
+neither is what clients and brokers write into every message for each other. Such pairs would be most of it.
 """
 
 import difflib
+from collections.abc import Collection
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -20,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import ConfigError
+from penstock.wire.rocketmq import properties as props
 
 PROPERTIES = "properties"
 CORRUPT = "_corrupt"  # a body that does not parse
@@ -38,10 +43,24 @@ COLUMNS: dict[str, DataType] = {
     "broker": StringType(),
 }
 
+MAY_BE_NULL = ("key", "tags")  # of all others Spark need not look, row by row
+IN_COLUMNS = {"key": props.KEYS, "tags": props.TAGS, "message_id": props.UNIQ_KEY}
+BETWEEN_THEM = (props.WAIT, props.CLUSTER, props.MSG_REGION, props.TRACE_ON)
+
 
 def schema(properties: bool = False) -> StructType:
     """What a read without `.schema(...)` gives."""
-    return StructType([StructField(name, kind) for name, kind in COLUMNS.items() if properties or name != PROPERTIES])
+    names = [name for name in COLUMNS if properties or name != PROPERTIES]
+    return StructType([StructField(name, COLUMNS[name], nullable=name in MAY_BE_NULL) for name in names])
+
+
+def left_out(names: Collection[str]) -> tuple[str, ...]:
+    """Which properties the column `properties` does not hold beside these columns.
+
+    >>> left_out(["tags", "properties"])
+    ('TAGS', 'WAIT', 'CLUSTER', 'MSG_REGION', 'TRACE_ON')
+    """
+    return (*(name for column, name in IN_COLUMNS.items() if column in names), *BETWEEN_THEM)
 
 
 def check(wanted: StructType) -> None:

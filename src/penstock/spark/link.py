@@ -143,3 +143,30 @@ class Link:
         if not count:
             raise Lost(self.address, "the connection was closed")
         self._end += count
+
+
+class Links:
+    """The connections of one task, by address. Its ranges are read one after the other, and share them."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, Link] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for address in list(self._links):
+            self.drop(address)
+
+    def to(self, address: str) -> Link:
+        """Unreachable when nobody is there."""
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(address)
+        return link
+
+    def drop(self, address: str) -> None:
+        """Close it; who asks for it next gets another."""
+        link = self._links.pop(address, None)
+        if link is not None:
+            link.close()

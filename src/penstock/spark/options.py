@@ -26,6 +26,7 @@ EARLIEST_NUMBER, LATEST_NUMBER = -2, -1  # in JSON, as Kafka's connector has it
 OFFSET_MAX = (1 << 63) - 1
 TASKS_MAX = 100_000
 GROUP_PREFIX = "penstock-spark"
+NO_PROPERTIES, WITH_PROPERTIES, ALL_PROPERTIES = "false", "true", "all"
 GROUP_CHARS_MAX = 120  # RocketMQ's clients allow no more
 
 SCHEME = "pulsar://"  # what a service begins with that is spoken to as a Pulsar; others speak RocketMQ's protocol
@@ -59,9 +60,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     group_prefix: str = GROUP_PREFIX
     tags: str = ALL
     commit_group: str = ""
-    include_properties: bool = False
+    properties: str = NO_PROPERTIES
     value_format: str = ""  # json, avro, string or binary; empty: the body is not parsed
     value_schema: str = ""
+
+    @property
+    def include_properties(self) -> bool:
+        return self.properties != NO_PROPERTIES
+
+    @property
+    def all_properties(self) -> bool:
+        """Also those that other columns have, and those that clients and brokers write for each other."""
+        return self.properties == ALL_PROPERTIES
 
     def group_of(self, topic: str) -> str:
         """The group that pulls of a topic name. The same for all queries: RocketMQ keeps every name
@@ -232,7 +242,7 @@ READ_OPTIONS = (
     Option("groupIdPrefix", a_group),
     Option("tags", tag_expression),
     Option("commitGroup", a_group, (STREAM,)),
-    Option("includeProperties", a_boolean),
+    Option("includeProperties", one_of(NO_PROPERTIES, WITH_PROPERTIES, ALL_PROPERTIES)),
     Option("valueFormat", one_of(*VALUE_FORMATS)),
     Option("valueSchema", a_text),
 )
@@ -328,7 +338,7 @@ _FIELDS = {
     "groupIdPrefix": "group_prefix",
     "tags": "tags",
     "commitGroup": "commit_group",
-    "includeProperties": "include_properties",
+    "includeProperties": "properties",
     "valueFormat": "value_format",
     "valueSchema": "value_schema",
 }

@@ -12,8 +12,6 @@ from typing import Self, TypeVar
 import msgspec
 
 from penstock import logs
-from penstock.admin.model import NORMAL
-from penstock.admin.rocketmq import kind_of
 from penstock.client import positions
 from penstock.client.cluster import Cluster
 from penstock.client.consumer.subscription import ALL
@@ -155,6 +153,9 @@ def _one_message(group: str, queue: MessageQueue, offset: int) -> dict[str, str]
 
 
 async def _matching(operator: Operator, pattern: re.Pattern[str]) -> list[str]:
+    from penstock.admin.model import NORMAL  # most read topics that are named
+    from penstock.admin.rocketmq import kind_of
+
     names, info = await operator.topic_names(), await operator.brokers()
     own = {*info.cluster_addr_table, *info.broker_addr_table}
     return [name for name in names if pattern.fullmatch(name) and kind_of(name, own) == NORMAL]

@@ -15,6 +15,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.spark.gather import Column, array_of, gathered, pairs, spans, texts, woven
 from penstock.spark.hop import Ints
@@ -45,11 +46,11 @@ class Properties:
             return self._apart.values(name).column()
         return array_of(self._plain[NAMES.index(name)], pa.string(), empty_is_null=True)
 
-    def maps(self) -> pa.Array:
-        """Of each message, all."""
-        found = pairs(*self._where)
+    def maps(self, left_out: tuple[str, ...] = ()) -> pa.Array:
+        """Of each message, all but those with these names."""
+        found = pairs(*self._where, tuple(name.encode() for name in left_out))
         if found is None:
-            return self._apart.maps()
+            return self._apart.maps(left_out)
         firsts = pa.Array.from_buffers(pa.int32(), len(self._records) + 1, [None, pa.py_buffer(found[0])])
         return pa.MapArray.from_arrays(firsts, array_of(found[1], pa.string()), array_of(found[2], pa.string()))
 
@@ -119,13 +120,13 @@ class Apart:
             return np.arange(self._count)
         return np.searchsorted(self._rows, places, side="right") - 1
 
-    def maps(self) -> pa.Array:
-        """Of each message, all."""
+    def maps(self, left_out: tuple[str, ...] = ()) -> pa.Array:
+        """Of each message, all but those with these names."""
         names, name_ends, ends = self._pairs()
         firsts = np.searchsorted(names, self._rows)
         borders = woven(names, name_ends, name_ends + 1, ends)
         keys = spans(self._octets, borders, 4, 0, pa.string())
-        kept = _last_of_each(keys, np.diff(firsts))
+        kept = _kept(keys, np.diff(firsts), left_out)
         values = spans(self._octets, borders, 4, 2, pa.string())
         if kept is not None:
             keys, values = (column.filter(pa.array(kept)) for column in (keys, values))
@@ -176,6 +177,15 @@ def _is_utf8(octets: Octets) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _kept(keys: pa.Array, counts: Ints, left_out: tuple[str, ...]) -> npt.NDArray[np.bool_] | None:
+    """Which pairs stay; None for all of them."""
+    last = _last_of_each(keys, counts)
+    if not left_out or not len(keys):
+        return last
+    asked_for = np.asarray(pc.invert(pc.is_in(keys, value_set=pa.array(left_out, pa.string()))))
+    return asked_for if last is None else last & asked_for
 
 
 def _last_of_each(keys: pa.Array, counts: Ints) -> npt.NDArray[np.bool_] | None:

@@ -2,15 +2,20 @@
 
 A session of the user's own needs none of this: `format("penstock")` is found wherever the package is installed, as long
 as the workers run the same Python (`PYSPARK_PYTHON`).
+
+Rows come from Python to the JVM by a Unix socket where there are any: by TCP, Spark's default, it takes about a fifth
+more of both.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.spark.java import java_home
+from penstock.spark.python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +25,7 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
+    **({"spark.python.unix.domain.socket.enabled": "true"} if hasattr(socket, "AF_UNIX") else {}),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -30,7 +36,8 @@ def session(name: str, master: str = LOCAL, settings: Mapping[str, str] | None =
     home = java_home()
     if home:
         os.environ["JAVA_HOME"] = home
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = worker_python() if _is_here(master) else sys.executable
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -41,6 +48,11 @@ def session(name: str, master: str = LOCAL, settings: Mapping[str, str] | None =
     return builder.getOrCreate()
 
 
+def _is_here(master: str) -> bool:
+    """Whether all of this Spark is on this machine."""
+    return master == "local" or "local[" in master
+
+
 def _nearby(master: str) -> dict[str, str]:
     """A Spark on this machine alone does not listen to the network."""
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if "local[" in master else {}
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if _is_here(master) else {}

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.spark import columns, values
+from penstock.spark import columns
 from penstock.spark.batch import BatchReader
 from penstock.spark.errors import sentence
-from penstock.spark.options import BATCH, READ, STREAM, read_options
+from penstock.spark.options import BATCH, READ, STREAM, Options, read_options
 from penstock.spark.stream import StreamReader
 
 
@@ -32,18 +32,18 @@ class PenstockSource(DataSource):
         with sentence():
             options = read_options(self.options, READ)
             messages = columns.schema(options.include_properties)
-            return values.with_values(messages, options.value_format, options.value_schema)
+            return _with_values(messages, options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with sentence():
             options = read_options(self.options, BATCH)
-            values.check_values(schema, options.value_format, options.value_schema)
+            _check(schema, options)
             return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with sentence():
             options = read_options(self.options, STREAM)
-            values.check_values(schema, options.value_format, options.value_schema)
+            _check(schema, options)
             return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -57,3 +57,24 @@ class PenstockSource(DataSource):
 
         with sentence():
             return stream_writer(self.options, schema, overwrite)
+
+
+def _with_values(messages: StructType, options: Options) -> StructType | str:
+    """The columns of messages, and those of their bodies where these are parsed. Parsers are loaded when they are
+    needed: every query would wait for them.
+    """
+    if not options.value_format:
+        return messages
+    from penstock.spark.values import with_values
+
+    return with_values(messages, options.value_format, options.value_schema)
+
+
+def _check(wanted: StructType, options: Options) -> None:
+    """ConfigError unless all these columns can be had."""
+    if not options.value_format:
+        columns.check(wanted)
+        return
+    from penstock.spark.values import check_values
+
+    check_values(wanted, options.value_format, options.value_schema)

@@ -44,8 +44,12 @@ def with_values(messages: StructType, value_format: str, value_schema: str) -> S
         raise ConfigError(f"valueFormat {value_format} needs to know the columns: give valueSchema, {what}")
     if value_format == AVRO:
         return StructType([*messages.fields, *avro.spark_fields(value_schema), corrupt])
-    own = [f"`{field.name}` {field.dataType.simpleString()}" for field in messages.fields]
+    own = [_ddl(field) for field in messages.fields]
     return ", ".join([*own, value_schema, f"`{CORRUPT}` binary"])
+
+
+def _ddl(field: StructField) -> str:
+    return f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
 
 
 def check_values(wanted: StructType, value_format: str, value_schema: str) -> None:

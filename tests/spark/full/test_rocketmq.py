@@ -12,6 +12,7 @@ from tests.compat.rocketmq.peer import Peer, real_rocketmq
 from penstock.client import Message, Producer
 from penstock.spark import fetch
 from penstock.spark.fetch import Answer, answers
+from penstock.spark.link import Links
 from penstock.spark.ranges import Range
 
 TOPIC, MESSAGES, LARGE = "orders", 20_000, 40
@@ -70,7 +71,8 @@ def test_several_pulls_are_under_way(peer: Peer, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(fetch._Puller, "_top_up", noted)
     (whole,) = {queue_of(peer)}
-    found = list(answers(whole, "spark-tests"))
+    with Links() as links:
+        found = list(answers(whole, links, "spark-tests"))
     assert all(isinstance(answer, Answer) for answer in found)
     assert [answer.first for answer in found[1:]] == [answer.until for answer in found[:-1]]
     assert (found[0].first, found[-1].until) == (whole.start, whole.end)
@@ -97,6 +99,7 @@ def queue_ext(queue) -> dict[str, str]:
 def test_what_is_not_there_is_told(peer: Peer):
     whole = queue_of(peer)
     beyond = Range(whole.topic, whole.broker, whole.address, whole.queue, whole.end - 5, whole.end + 5)
-    *_, last = answers(beyond, "spark-tests")
+    with Links() as links:
+        *_, last = answers(beyond, links, "spark-tests")
     assert (last.first, last.until) == (whole.end, whole.end + 5)
     assert "ends at offset" in last.why

@@ -5,7 +5,7 @@ comes, nothing is missing in between. When it does not, messages may have been d
 something is left of what was before the range. That is an error or a warning, as `failOnDataLoss` has it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ Row = tuple[Place, "pulsar.Message"]
 def read(ranges: Sequence[Range], options: Options, wanted: StructType) -> Iterator[pa.RecordBatch]:
     """The messages of some ranges, with the columns of a schema."""
     values = parser(wanted, options)
-    making = Making(columns.arrow_schema(wanted), tags_in(options.tags), values)
+    making = Making(columns.arrow_schema(wanted), tags_in(options.tags), values, options.all_properties)
     with connected(options.service) as client:
         for source in ranges:
             for rows in _packs(_Reading(client, source, options).rows(), making.tags):
@@ -121,9 +121,9 @@ class _Reading:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _properties(row: Row) -> list[tuple[str, str]]:
+def _properties(row: Row, left_out: Collection[str]) -> list[tuple[str, str]]:
     """Its own, and what has no column, under the names that it has for RocketMQ's clients."""
-    found = list(row[1].properties().items())
+    found = [(name, value) for name, value in row[1].properties().items() if name not in left_out]
     if event_ms := row[1].event_timestamp():
         found.append((EVENT_TIME, str(event_ms)))
     if getattr(row[1], "has_null_value", bool)():  # older clients do not tell
@@ -147,7 +147,6 @@ MAKERS: dict[str, Callable[[Row], Any]] = {
     "key": lambda row: row[1].partition_key() or None,
     "tags": lambda row: row[1].properties().get(TAGS),
     "body": lambda row: row[1].data(),
-    "properties": _properties,
     "born_time": _published_us,
     "store_time": _published_us,
     "message_id": _message_id,
@@ -160,10 +159,15 @@ CONSTANTS: dict[str, Callable[[Range], Any]] = {
 
 
 class Making:
-    """Makes batches with the columns of a schema, those of messages and those of bodies."""
+    """Makes batches with the columns of a schema, those of messages and those of bodies. Tags that have a column are
+    not among the properties once more, unless it is to be all of them.
+    """
 
-    def __init__(self, schema: pa.Schema, tags: frozenset[str], values: "Values | None") -> None:
+    def __init__(
+        self, schema: pa.Schema, tags: frozenset[str], values: "Values | None", all_properties: bool = False
+    ) -> None:
         self._schema, self.tags, self._values = schema, tags, values
+        self._left_out = () if all_properties or "tags" not in schema.names else (TAGS,)
 
     def batch(self, rows: list[Row], source: Range) -> pa.RecordBatch:
         parsed = {}
@@ -178,5 +182,7 @@ class Making:
             return found if found.type == field.type else found.cast(field.type)
         if field.name in CONSTANTS:
             return pa.repeat(pa.scalar(CONSTANTS[field.name](source), field.type), len(rows))
+        if field.name == columns.PROPERTIES:
+            return pa.array([_properties(row, self._left_out) for row in rows], field.type)
         make = MAKERS[field.name]
         return pa.array([make(row) for row in rows], field.type)

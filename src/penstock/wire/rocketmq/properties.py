@@ -7,6 +7,7 @@ NAME_END, VALUE_END = "\x01", "\x02"
 BYTES_MAX = 32_767
 
 KEYS, TAGS, UNIQ_KEY, WAIT, DELAY, CLUSTER = "KEYS", "TAGS", "UNIQ_KEY", "WAIT", "DELAY", "CLUSTER"
+MSG_REGION, TRACE_ON = "MSG_REGION", "TRACE_ON"
 
 
 def parse(text: str) -> dict[str, str]:
