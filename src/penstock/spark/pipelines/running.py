@@ -120,9 +120,15 @@ def started(writer: "DataStreamWriter", settings: Settings, pipeline: str, query
 
 
 def quiet(level: str = "off") -> dict[str, str]:
-    """Settings that have Spark say no more than this. Its errors reach the user as one sentence all the same."""
+    """Settings that have Spark say no more than this. Its errors reach the user as one sentence all the same.
+
+    By TCP: with a Unix socket, Python workers that are idle when Spark ends may print that they lost their connection.
+    """
     told = Path(__file__).with_name("log4j2.properties")
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}"}
+    return {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{told} -Dpenstock.log={level}",
+        "spark.python.unix.domain.socket.enabled": "false",
+    }
 
 
 def run(
