@@ -3,7 +3,7 @@
 A session of the user's own needs none of this: `format("penstock")` is found wherever the package is installed, as long
 as the workers run the same Python (`PYSPARK_PYTHON`).
 
-Rows come from Python to the JVM by a Unix socket where there are any: by TCP, Spark's default, it takes about a fifth
+Rows come from Python to the JVM by a Unix socket where there are any: by TCP, Spark's default, it takes about a tenth
 more of both.
 """
 
