@@ -182,9 +182,8 @@ class Connection(asyncio.BufferedProtocol):
         self.under_way -= 1
         if self._out_bytes >= LARGE_BYTES:
             self._write_out()
-        elif not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        else:
+            self._flush_soon()
 
     @property
     def waiting_bytes(self) -> int:
@@ -209,10 +208,13 @@ class Connection(asyncio.BufferedProtocol):
         """As `answer`, for many."""
         self.under_way -= len(packed)
         self._out.extend(packed)
-        self._send(b"")
+        self._flush_soon()
 
     def _send(self, packed: bytes) -> None:
         self._out.append(packed)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
