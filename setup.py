@@ -11,6 +11,7 @@ LOOPS = (
     "spark/_columns",
     "wire/rocketmq/_records",
     "wire/rocketmq/_runs",
+    "wire/rocketmq/_sends",
 )
 
 setup(

@@ -20,6 +20,7 @@ MODULES = (
     "penstock.spark._columns",
     "penstock.wire.rocketmq._records",
     "penstock.wire.rocketmq._runs",
+    "penstock.wire.rocketmq._sends",
 )
 IN_USE: dict[str, bool] = {}  # by module, once it was asked for
 

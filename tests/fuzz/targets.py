@@ -15,7 +15,8 @@ from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, run_of
 from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, decoded, frames_in, pack
 from penstock.wire.rocketmq.record import Record, messages_in
-from penstock.wire.rocketmq.requests import request_in
+from penstock.wire.rocketmq.requests import SendV2, fields_of, request_in
+from penstock.wire.rocketmq.sends import ASKED, front, front_in_python
 from penstock.wire.rocketmq.sql92 import SqlError, compiled
 
 Target = Callable[[bytes], None]
@@ -40,6 +41,24 @@ def frame(data: bytes) -> None:
 def _read(view: memoryview, end: int) -> tuple[list[tuple[int, int, bytes]], int]:
     frames, used = frames_in(view, end, request_in)
     return [(each.code, each.opaque, bytes(each.body)) for each in frames], used
+
+
+def sends(data: bytes) -> None:
+    """What is taken as ordinary sends, whichever way, is what the same frames say."""
+    view = memoryview(data)
+    for taking in {front_in_python, front}:
+        if (found := taking(view, len(data), SHARED)) is None:
+            continue
+        topic, producer, asked, stored, used = found
+        frames, behind = frames_in(view, used, request_in)
+        check(behind == used and len(frames) == len(stored), "what was taken is not whole frames")
+        for each, own, row in zip(frames, stored, ASKED.iter_unpack(asked), strict=True):
+            typed = fields_of(SendV2, each)
+            check((typed.topic, typed.producerGroup) == (topic, producer), "it is about something else")
+            numbers = (each.opaque, each.oneway, typed.queueId, typed.flag, typed.sysFlag, typed.bornTimestamp)
+            check(row[:6] == numbers, "what was asked is something else")
+            check(view[row[6] : row[6] + row[7]] == each.body, "the body is another")
+            check(own.startswith(typed.properties.encode()) and own.endswith(SHARED), "the properties are others")
 
 
 def json_header(data: bytes) -> None:
@@ -124,6 +143,7 @@ def sql(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "frame": frame,
+    "sends": sends,
     "json_header": json_header,
     "binary_header": binary_header,
     "properties": properties,

@@ -37,6 +37,7 @@ from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.moved import MovedEvents
 from penstock.gateway.rocketmq.names import Names
+from penstock.gateway.rocketmq.ordinary import Ordinary
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
 from penstock.gateway.rocketmq.query import Query
@@ -112,7 +113,8 @@ def rocketmq_router(
         Relay(groups, records),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
-    return Router([part.routes() for part in parts], broker.authorizer, members.lost)
+    ordinary = Ordinary(topics, broker.publisher, house, broker.traffic, broker.authorizer)
+    return Router([part.routes() for part in parts], broker.authorizer, members.lost, ordinary.take)
 
 
 def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:

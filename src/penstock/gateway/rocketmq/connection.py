@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock import logs
 from penstock.core.waits import Wait
@@ -18,6 +18,7 @@ from penstock.gateway.inbox import Inbox, Reception
 from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag, RequestCode
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
+from penstock.wire.rocketmq.record import Record
 from penstock.wire.rocketmq.requests import request_in
 
 log = logs.get(__name__)
@@ -31,7 +32,19 @@ WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: th
 WAITING_BYTES_MAX = 128 * 1024 * 1024  # then it is closed
 
 
+class Model(NamedTuple):
+    """What messages of a connection to one topic have in common: a record, its length, and how their ids begin."""
+
+    topic: str
+    record: Record
+    fixed_bytes: int
+    id_prefix: bytes
+
+
 class Dispatcher(Protocol):
+    def take_sends(self, view: memoryview, end: int, connection: "Connection") -> int:
+        """Serve the sends at the front of a read, if all of them are ordinary ones; how many bytes they were."""
+
     def dispatch(self, frames: list[Frame], connection: "Connection") -> None: ...
 
     def lost(self, connection: "Connection") -> None: ...
@@ -59,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = self.local_host = ""
         self.born_host = bytes(8)
         self.store_host = b""  # what this client's messages carry: see `House`
+        self.model: Model | None = None  # of its last ordinary send
         self._transport: asyncio.Transport
         self._idle: asyncio.TimerHandle | None = None
 
@@ -92,11 +106,12 @@ class Connection(asyncio.BufferedProtocol):
         view, end = self._inbox.filled(count)
         self._heard = self._loop.time()
         try:
-            frames, used = frames_in(view, end, request_in)
+            self._flushing = True  # what is answered at once leaves at the end of these lines
+            sent = 0 if self._parting else self._dispatcher.take_sends(view, end, self)
+            frames, used = frames_in(view, end, request_in, sent)
             if frames and not self._parting:
-                self._flushing = True  # what is answered at once leaves at the end of these lines
                 self._take(frames)
-                self._flush()
+            self._flush()
             self._inbox.keep(view, used, end)
         except FrameError as error:
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
@@ -209,6 +224,18 @@ class Connection(asyncio.BufferedProtocol):
         self.under_way -= len(packed)
         self._out.extend(packed)
         self._flush_soon()
+
+    def took(self, count: int) -> None:
+        """So many requests came that want an answer, and not as frames."""
+        self.under_way += count
+        self.form = JSON
+        if self.under_way > UNDER_WAY_MAX:
+            self._balance()
+
+    def answer_together(self, packed: bytes, count: int) -> None:
+        """So many answers, one behind the other."""
+        self.under_way -= count
+        self._send(packed)
 
     def _send(self, packed: bytes) -> None:
         self._out.append(packed)

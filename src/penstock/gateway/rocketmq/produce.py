@@ -58,7 +58,7 @@ NO_SEND = frozenset(
 )
 
 # A send's answer, put together from parts: the fields of a frame's header in the order that Java writes them.
-_ANSWER = (
+ANSWER = (
     b'{"code":0,"extFields":{"MSG_REGION":"DefaultRegion","TRACE_ON":"true","msgId":"%b","queueId":"%d","queueOffset":"%d"},'
     b'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":' + b"%d" % VERSION + b"}"
 )
@@ -273,7 +273,7 @@ def answers(sent: list[Sent], store_host: bytes) -> list[bytes]:
         physical = entry.queue << OFFSET_BITS | entry.offset
         ids = b"%b%016X" % (prefix, physical) if entry.count == 1 else _ids(store_host, physical, entry.count)
         if frame.form == JSON:
-            header = _ANSWER % (ids, index, entry.offset, frame.opaque)
+            header = ANSWER % (ids, index, entry.offset, frame.opaque)
             packed.append(_LENGTHS.pack(len(header) + 4, len(header)) + header)
         else:
             ext = {"msgId": ids.decode(), "queueId": str(index), "queueOffset": str(entry.offset), **_ALWAYS}

@@ -94,12 +94,18 @@ def body_as(kind: type[T], frame: Frame) -> T:
 class Router:
     """Hands requests to their handlers."""
 
-    def __init__(self, tables: Iterable[Routes], authorizer: Authorizer, lost: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        tables: Iterable[Routes],
+        authorizer: Authorizer,
+        lost: Callable[[Connection], None],
+        take_sends: Callable[[memoryview, int, Connection], int],
+    ) -> None:
         self._routes: Routes = {}
         for table in tables:
             self._routes.update(table)
         self._authorizer = authorizer
-        self.lost = lost
+        self.lost, self.take_sends = lost, take_sends
 
     def dispatch(self, frames: list[Frame], connection: Connection) -> None:
         for code, neighbours in groupby(frames, _CODE):

@@ -66,10 +66,10 @@ _json = msgspec.json.Decoder(_JsonHeader, strict=False)
 Decode = Callable[[memoryview, memoryview, int], Frame]  # header, body, form
 
 
-def frames_in(view: memoryview, end: int, decode: Decode | None = None) -> tuple[list[Frame], int]:
-    """All complete frames in `view[:end]`, and how many bytes they take."""
+def frames_in(view: memoryview, end: int, decode: Decode | None = None, at: int = 0) -> tuple[list[Frame], int]:
+    """All complete frames in `view[at:end]`, and where they end."""
     frames: list[Frame] = []
-    at, decode, unpack = 0, decode or decoded, _HEAD.unpack_from
+    decode, unpack = decode or decoded, _HEAD.unpack_from
     while end - at >= 8:
         length, head = unpack(view, at)
         header_bytes, form = head & 0xFFFFFF, head >> 24

@@ -1,0 +1,618 @@
+/* Ordinary sends, compiled: the same as the functions `..._in_python` in sends.py, which are the definitions and take
+ * their place where this was not built. Tests feed both the same input and compare what comes out.
+ *
+ * What comes here is from the network: every length is checked against what is there before a byte is read. Whatever is
+ * not the plain JSON that RocketMQ's clients write (blanks, other escapes, characters beyond ASCII, numbers in an odd
+ * form, a field twice) is left to the decoder that takes everything: being strict here costs such a request time, and
+ * never its meaning.
+ */
+#include "../../slots.h"
+#include "../../stores.h"
+#include <string.h>
+
+#define FRAME_BYTES_MAX (16 * 1024 * 1024)
+#define SEND_V2 310
+#define ONEWAY 2
+#define TRANSACTION_BITS 0xC
+#define V6_BITS 0x30
+#define PROPERTIES_BYTES_MAX 32767
+#define TOPIC_BYTES_MAX 127
+#define DIGITS_MAX 18
+#define OFFSET_BITS 36
+#define NAME_END 1
+#define VALUE_END 2
+
+/* What is asked for one message, as `ASKED` in sends.py has it. */
+struct asked {
+    int64_t opaque, oneway, queue_index, flag, sys_flag, born_ms, body_at, body_bytes, tag;
+};
+
+struct text { /* as it stands in a header, between its quotes */
+    const unsigned char *at;
+    Py_ssize_t length;
+    int escaped;
+};
+
+/* --- a header ------------------------------------------------------------------------------------------------------- */
+
+struct cursor {
+    const unsigned char *at, *end;
+};
+
+static int passes(struct cursor *cursor, unsigned char wanted)
+{
+    if (cursor->at == cursor->end || *cursor->at != wanted)
+        return 0;
+    cursor->at++;
+    return 1;
+}
+
+/* A string, its quotes passed. */
+static int text_at(struct cursor *cursor, struct text *found)
+{
+    if (!passes(cursor, '"'))
+        return 0;
+    found->at = cursor->at;
+    found->escaped = 0;
+    for (; cursor->at < cursor->end; cursor->at++) {
+        unsigned char byte = *cursor->at;
+        if (byte == '"') {
+            found->length = cursor->at++ - found->at;
+            return 1;
+        }
+        if (byte < 0x20 || byte >= 0x80)
+            return 0;
+        if (byte == '\\') {
+            found->escaped = 1;
+            if (++cursor->at == cursor->end)
+                return 0;
+        }
+    }
+    return 0;
+}
+
+static int number_at(struct cursor *cursor, int64_t *value)
+{
+    int negative = passes(cursor, '-');
+    const unsigned char *first = cursor->at;
+    uint64_t sum = 0;
+    for (; cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9'; cursor->at++) {
+        if (cursor->at - first == DIGITS_MAX)
+            return 0;
+        sum = 10 * sum + (*cursor->at - '0');
+    }
+    Py_ssize_t digits = cursor->at - first;
+    if (digits == 0 || (*first == '0' && (digits > 1 || negative)))
+        return 0;
+    *value = negative ? -(int64_t)sum : (int64_t)sum;
+    return 1;
+}
+
+/* A number in quotes, between two bounds. */
+static int number_in_text(const struct text *text, int64_t low, int64_t high, int64_t *value)
+{
+    struct cursor inside = {text->at, text->at + text->length};
+    return number_at(&inside, value) && inside.at == inside.end && *value >= low && *value <= high;
+}
+
+static int is(const struct text *text, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    return text->length == (Py_ssize_t)length && !text->escaped && memcmp(text->at, wanted, length) == 0;
+}
+
+struct header {
+    int64_t code, opaque, flag, version;
+    struct text topic, producer, properties;
+    struct asked asked;
+};
+
+/* One of the ext fields, which have one letter each. 0 when the send is not an ordinary one. */
+static int ext_field(struct header *header, unsigned char name, const struct text *value)
+{
+    int64_t ignored;
+    switch (name) {
+    case 'a':
+        header->producer = *value;
+        return 1;
+    case 'b':
+        header->topic = *value;
+        return value->length > 0 && value->length <= TOPIC_BYTES_MAX;
+    case 'd':
+    case 'l':
+        return number_in_text(value, INT64_MIN, INT64_MAX, &ignored);
+    case 'e':
+        return number_in_text(value, 0, INT32_MAX, &header->asked.queue_index);
+    case 'f':
+        return number_in_text(value, 0, INT32_MAX, &header->asked.sys_flag) &&
+               !(header->asked.sys_flag & (TRANSACTION_BITS | V6_BITS));
+    case 'g':
+        return number_in_text(value, INT64_MIN, INT64_MAX, &header->asked.born_ms);
+    case 'h':
+        return number_in_text(value, INT32_MIN, INT32_MAX, &header->asked.flag);
+    case 'i':
+        header->properties = *value;
+        return 1;
+    case 'j':
+        return is(value, "0");
+    case 'm':
+        return is(value, "false");
+    default:
+        return 1; /* of no meaning here */
+    }
+}
+
+/* The ext fields, up to the brace that ends them. */
+static int ext_at(struct cursor *cursor, struct header *header)
+{
+    uint32_t seen = 0;
+    if (!passes(cursor, '{'))
+        return 0;
+    do {
+        struct text name, value;
+        if (!text_at(cursor, &name) || name.escaped || !passes(cursor, ':') || !text_at(cursor, &value))
+            return 0;
+        unsigned char letter = name.length == 1 ? *name.at : 0;
+        if (value.escaped && letter != 'i') /* whether it is a sound one is not looked into here */
+            return 0;
+        if (name.length != 1)
+            continue;
+        if (letter < 'a' || letter > 'z' || seen & 1u << (letter - 'a') || !ext_field(header, letter, &value))
+            return 0;
+        seen |= 1u << (letter - 'a');
+    } while (passes(cursor, ','));
+    return seen & 1u << ('b' - 'a') && passes(cursor, '}');
+}
+
+enum { CODE = 1, EXT = 2, FLAG = 4, LANGUAGE = 8, OPAQUE = 16, SERIALIZE = 32, VERSION = 64 };
+
+static int field_at(struct cursor *cursor, struct header *header, int *seen)
+{
+    struct text name, ignored;
+    int field = 0, there = 0;
+    if (!text_at(cursor, &name) || !passes(cursor, ':'))
+        return 0;
+    if (is(&name, "code"))
+        field = CODE, there = number_at(cursor, &header->code);
+    else if (is(&name, "extFields"))
+        field = EXT, there = ext_at(cursor, header);
+    else if (is(&name, "flag"))
+        field = FLAG, there = number_at(cursor, &header->flag);
+    else if (is(&name, "language"))
+        field = LANGUAGE, there = text_at(cursor, &ignored) && !ignored.escaped;
+    else if (is(&name, "opaque"))
+        field = OPAQUE, there = number_at(cursor, &header->opaque);
+    else if (is(&name, "serializeTypeCurrentRPC"))
+        field = SERIALIZE, there = text_at(cursor, &ignored) && !ignored.escaped;
+    else if (is(&name, "version"))
+        field = VERSION, there = number_at(cursor, &header->version);
+    if (!there || *seen & field)
+        return 0;
+    *seen |= field;
+    return 1;
+}
+
+/* Whether a header is that of an ordinary send; it is in `header` then. */
+static int header_at(struct cursor cursor, struct header *header)
+{
+    int seen = 0;
+    memset(header, 0, sizeof *header);
+    if (!passes(&cursor, '{'))
+        return 0;
+    do {
+        if (!field_at(&cursor, header, &seen))
+            return 0;
+    } while (passes(&cursor, ','));
+    if (!passes(&cursor, '}') || cursor.at != cursor.end || !(seen & CODE) || !(seen & EXT))
+        return 0;
+    header->asked.opaque = header->opaque;
+    header->asked.oneway = header->flag == ONEWAY;
+    return header->code == SEND_V2 && (header->flag == 0 || header->flag == ONEWAY);
+}
+
+/* --- properties ----------------------------------------------------------------------------------------------------- */
+
+static int hex_digit(unsigned char byte)
+{
+    return byte >= '0' && byte <= '9' ? byte - '0'
+           : byte >= 'a' && byte <= 'f' ? byte - 'a' + 10
+           : byte >= 'A' && byte <= 'F' ? byte - 'A' + 10
+                                        : -1;
+}
+
+/* The text without its escapes, at `to`, which has room for as many bytes as it has with them; -1 for one that is not
+ * ASCII, or that is none. */
+static Py_ssize_t unescaped(const struct text *text, unsigned char *to)
+{
+    static const char shorts[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const unsigned char *at = text->at, *end = at + text->length;
+    unsigned char *begin = to;
+    while (at < end) {
+        if (*at != '\\') {
+            *to++ = *at++;
+            continue;
+        }
+        if (end - at >= 6 && at[1] == 'u') {
+            int high = hex_digit(at[4]), low = hex_digit(at[5]);
+            if (at[2] != '0' || at[3] != '0' || high < 0 || high > 7 || low < 0)
+                return -1;
+            *to++ = (unsigned char)(high << 4 | low);
+            at += 6;
+            continue;
+        }
+        const char *known = at + 1 < end && at[1] ? strchr(shorts, at[1]) : NULL;
+        if (known == NULL)
+            return -1;
+        *to++ = (unsigned char)meant[known - shorts];
+        at += 2;
+    }
+    return to - begin;
+}
+
+static int holds(const unsigned char *at, Py_ssize_t length, const char *wanted, Py_ssize_t wanted_bytes)
+{
+    const unsigned char *end = at + length;
+    while (end - at >= wanted_bytes && (at = memchr(at, *wanted, (size_t)(end - at - wanted_bytes + 1))) != NULL) {
+        if (memcmp(at, wanted, (size_t)wanted_bytes) == 0)
+            return 1;
+        at++;
+    }
+    return 0;
+}
+
+/* The hash of the first property TAGS, as Java has it; 0 where there is none. */
+static int64_t tag_in(const unsigned char *at, const unsigned char *end)
+{
+    static const char marker[] = {'T', 'A', 'G', 'S', NAME_END};
+    while (at < end) {
+        const unsigned char *value_end = memchr(at, VALUE_END, (size_t)(end - at));
+        if (value_end == NULL)
+            value_end = end;
+        if (value_end - at >= (Py_ssize_t)sizeof marker && memcmp(at, marker, sizeof marker) == 0) {
+            uint32_t hash = 0;
+            for (at += sizeof marker; at < value_end; at++)
+                hash = 31 * hash + *at;
+            return (int32_t)hash;
+        }
+        at = value_end + 1;
+    }
+    return 0;
+}
+
+/* The properties of a message as they are stored, a new reference; NULL without an error when it is not an ordinary one. */
+static PyObject *stored_properties(struct header *header, const Py_buffer *added)
+{
+    static const char delay[] = {'D', 'E', 'L', 'A', 'Y', NAME_END};
+    unsigned char scratch[PROPERTIES_BYTES_MAX + 1];
+    if (header->properties.length > (Py_ssize_t)sizeof scratch - 1)
+        return NULL;
+    Py_ssize_t length = unescaped(&header->properties, scratch);
+    if (length < 0 || holds(scratch, length, delay, sizeof delay) || holds(scratch, length, "TIME", 4))
+        return NULL;
+    header->asked.tag = tag_in(scratch, scratch + length);
+    if (length && scratch[length - 1] != VALUE_END)
+        scratch[length++] = VALUE_END;
+    if (length + added->len > PROPERTIES_BYTES_MAX)
+        return NULL;
+    PyObject *stored = PyBytes_FromStringAndSize(NULL, length + added->len);
+    if (stored != NULL) {
+        memcpy(PyBytes_AS_STRING(stored), scratch, (size_t)length);
+        memcpy(PyBytes_AS_STRING(stored) + length, added->buf, (size_t)added->len);
+    }
+    return stored;
+}
+
+/* --- the sends of a read -------------------------------------------------------------------------------------------- */
+
+struct sends {
+    PyObject *asked, *properties; /* a bytearray and a list */
+    struct text topic, producer;
+    int64_t used;
+};
+
+static int same(const struct text *one, const struct text *other)
+{
+    return one->length == other->length && memcmp(one->at, other->at, (size_t)one->length) == 0;
+}
+
+static int add_send(struct sends *sends, struct header *header, PyObject *properties)
+{
+    Py_ssize_t size = PyByteArray_GET_SIZE(sends->asked);
+    if (PyByteArray_Resize(sends->asked, size + (Py_ssize_t)sizeof header->asked))
+        return -1;
+    memcpy(PyByteArray_AS_STRING(sends->asked) + size, &header->asked, sizeof header->asked);
+    if (size == 0)
+        sends->topic = header->topic, sends->producer = header->producer;
+    return PyList_Append(sends->properties, properties);
+}
+
+/* One frame: 1 when it was an ordinary send and is in `sends`, 0 when it is something else or not complete, -1 with an
+ * error, -2 when none of them is to be taken: they are about several topics, which go into the log together. */
+static int one_send(struct sends *sends, const unsigned char *frames, int64_t end, const Py_buffer *added)
+{
+    int64_t at = sends->used;
+    if (end - at < 8)
+        return 0;
+    int64_t length = from_big4(frames + at), head = from_big4(frames + at + 4), header_bytes = head & 0xFFFFFF;
+    int64_t behind = at + 4 + length, body_at = at + 8 + header_bytes;
+    if (head >> 24 != 0 || length > FRAME_BYTES_MAX || length < 4 + header_bytes || behind > end)
+        return 0;
+    struct header header;
+    if (!header_at((struct cursor){frames + at + 8, frames + body_at}, &header))
+        return 0;
+    if (at && (!same(&header.topic, &sends->topic) || !same(&header.producer, &sends->producer)))
+        return -2;
+    PyObject *properties = stored_properties(&header, added);
+    if (properties == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    header.asked.body_at = body_at;
+    header.asked.body_bytes = behind - body_at;
+    int failed = add_send(sends, &header, properties);
+    Py_DECREF(properties);
+    sends->used = behind;
+    return failed ? -1 : 1;
+}
+
+static PyObject *all_sends(struct sends *sends, const unsigned char *frames, int64_t end, const Py_buffer *added)
+{
+    int state;
+    while ((state = one_send(sends, frames, end, added)) > 0)
+        ;
+    if (state == -1)
+        return NULL;
+    if (state == -2 || sends->used == 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(s#s#OOL)", (const char *)sends->topic.at, sends->topic.length,
+                         (const char *)sends->producer.at ? (const char *)sends->producer.at : "", sends->producer.length,
+                         sends->asked, sends->properties, (long long)sends->used);
+}
+
+static PyObject *front(PyObject *module, PyObject *arguments)
+{
+    PyObject *view, *found = NULL;
+    long long end;
+    Py_buffer added = {0}, frames = {0};
+    if (!PyArg_ParseTuple(arguments, "OLy*", &view, &end, &added))
+        return NULL;
+    struct sends sends = {PyByteArray_FromStringAndSize(NULL, 0), PyList_New(0)};
+    if (sends.asked != NULL && sends.properties != NULL && PyObject_GetBuffer(view, &frames, PyBUF_SIMPLE) == 0) {
+        if (end < 0 || end > frames.len)
+            PyErr_SetString(PyExc_ValueError, "the frames end behind their buffer");
+        else
+            found = all_sends(&sends, frames.buf, end, &added);
+        PyBuffer_Release(&frames);
+    }
+    Py_XDECREF(sends.asked);
+    Py_XDECREF(sends.properties);
+    PyBuffer_Release(&added);
+    return found;
+}
+
+/* --- what is stored of them ----------------------------------------------------------------------------------------- */
+
+#define FIELDS(X) X(queue) X(length) X(tag) X(offset) X(queue_index) X(body) X(properties) X(flag) X(sys_flag) X(born_ms)
+#define PLACE(name) Py_ssize_t name;
+#define ASK(name) || (found.name = slot_of(type, #name)) < 0
+
+static struct kind {
+    PyTypeObject *type;
+    FIELDS(PLACE)
+} kind; /* where records keep their fields */
+
+static int check_kind(PyObject *record)
+{
+    PyTypeObject *type = Py_TYPE(record);
+    if (kind.type == type)
+        return 0;
+    struct kind found = {type};
+    if (0 FIELDS(ASK))
+        return -1;
+    Py_INCREF(type);
+    PyTypeObject *before = kind.type;
+    kind = found;
+    Py_XDECREF(before);
+    return 0;
+}
+
+/* Takes the reference that it is given. */
+static int put(PyObject *record, Py_ssize_t place, PyObject *value)
+{
+    if (value == NULL)
+        return -1;
+    PyObject **slot = (PyObject **)((char *)record + place), *before = *slot;
+    *slot = value;
+    Py_XDECREF(before);
+    return 0;
+}
+
+struct placing {
+    PyObject *view, *model, *queues;
+    int64_t fixed_bytes, queue_count;
+};
+
+static PyObject *record_of(const struct placing *given, const struct asked *asked, PyObject *properties, int64_t length)
+{
+    PyObject *record = PyObject_CallMethod(given->model, "__copy__", NULL);
+    if (record == NULL)
+        return NULL;
+    PyObject *queue = PyList_GET_ITEM(given->queues, asked->queue_index);
+    Py_INCREF(queue);
+    Py_INCREF(properties);
+    int failed = check_kind(record);
+    if (failed) {
+        Py_DECREF(queue);
+        Py_DECREF(properties);
+    }
+    failed = failed || put(record, kind.queue, queue) | put(record, kind.properties, properties) ||
+             put(record, kind.length, PyLong_FromLongLong(length)) ||
+             put(record, kind.tag, PyLong_FromLongLong(asked->tag)) ||
+             put(record, kind.queue_index, PyLong_FromLongLong(asked->queue_index)) ||
+             put(record, kind.flag, PyLong_FromLongLong(asked->flag)) ||
+             put(record, kind.born_ms, PyLong_FromLongLong(asked->born_ms)) ||
+             put(record, kind.body,
+                 PySequence_GetSlice(given->view, (Py_ssize_t)asked->body_at,
+                                     (Py_ssize_t)(asked->body_at + asked->body_bytes)));
+    if (!failed && asked->sys_flag) { /* else it is as the model has it */
+        int64_t own;
+        failed = slot_number(record, kind.sys_flag, INT32_MIN, INT32_MAX, &own) ||
+                 put(record, kind.sys_flag, PyLong_FromLongLong(own | asked->sys_flag));
+    }
+    if (failed)
+        Py_CLEAR(record);
+    return record;
+}
+
+static PyObject *all_records(const struct placing *given, const struct asked *asked, PyObject *properties, int64_t *bytes)
+{
+    Py_ssize_t count = PyList_GET_SIZE(properties);
+    PyObject *records = PyList_New(count);
+    for (Py_ssize_t index = 0; records != NULL && index < count; index++, asked++) {
+        PyObject *own = PyList_GET_ITEM(properties, index);
+        int64_t length = given->fixed_bytes + asked->body_bytes + PyObject_Length(own);
+        if (asked->queue_index >= given->queue_count || asked->queue_index >= PyList_GET_SIZE(given->queues)) {
+            Py_DECREF(records);
+            Py_RETURN_NONE;
+        }
+        PyObject *record = record_of(given, asked, own, length);
+        if (record == NULL) {
+            Py_CLEAR(records);
+            break;
+        }
+        PyList_SET_ITEM(records, index, record);
+        *bytes += length;
+    }
+    return records;
+}
+
+/* Whether there are as many rows as a list has places. */
+static int check_rows(const Py_buffer *asked, PyObject *list)
+{
+    if (asked->len == PyList_GET_SIZE(list) * (Py_ssize_t)sizeof(struct asked))
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "a list does not belong to what is asked");
+    return -1;
+}
+
+static PyObject *records(PyObject *module, PyObject *arguments)
+{
+    struct placing given;
+    PyObject *properties, *found = NULL;
+    Py_buffer asked;
+    long long fixed_bytes, queue_count;
+    int64_t bytes = 0;
+    if (!PyArg_ParseTuple(arguments, "y*O!OOLO!L", &asked, &PyList_Type, &properties, &given.view, &given.model,
+                          &fixed_bytes, &PyList_Type, &given.queues, &queue_count))
+        return NULL;
+    given.fixed_bytes = fixed_bytes, given.queue_count = queue_count;
+    if (check_rows(&asked, properties) == 0)
+        found = all_records(&given, asked.buf, properties, &bytes);
+    PyBuffer_Release(&asked);
+    if (found == NULL || found == Py_None)
+        return found;
+    return Py_BuildValue("(NL)", found, (long long)bytes);
+}
+
+/* --- answers -------------------------------------------------------------------------------------------------------- */
+
+#define PARTS 5
+#define NUMBERS_BYTES (4 * 20 + 16) /* more than all numbers of an answer take */
+
+static unsigned char *add_part(unsigned char *to, PyObject *part)
+{
+    memcpy(to, PyBytes_AS_STRING(part), (size_t)PyBytes_GET_SIZE(part));
+    return to + PyBytes_GET_SIZE(part);
+}
+
+static unsigned char *add_number(unsigned char *to, int64_t value)
+{
+    unsigned char digits[20], *at = digits + sizeof digits;
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        *--at = (unsigned char)('0' + left % 10);
+    } while (left /= 10);
+    if (value < 0)
+        *to++ = '-';
+    memcpy(to, at, (size_t)(digits + sizeof digits - at));
+    return to + (digits + sizeof digits - at);
+}
+
+static unsigned char *add_hex(unsigned char *to, uint64_t value)
+{
+    for (int shift = 60; shift >= 0; shift -= 4)
+        *to++ = (unsigned char)"0123456789ABCDEF"[value >> shift & 15];
+    return to;
+}
+
+static int add_answer(unsigned char **to, const struct asked *asked, PyObject *record, PyObject *prefix, PyObject *parts)
+{
+    int64_t queue, offset;
+    if (check_kind(record) || slot_number(record, kind.queue, 0, INT32_MAX, &queue) ||
+        slot_number(record, kind.offset, 0, INT64_MAX, &offset))
+        return -1;
+    unsigned char *begin = *to, *at = begin + 8;
+    at = add_part(add_part(at, PyTuple_GET_ITEM(parts, 0)), prefix);
+    at = add_part(add_hex(at, (uint64_t)queue << OFFSET_BITS | (uint64_t)offset), PyTuple_GET_ITEM(parts, 1));
+    at = add_part(add_number(at, asked->queue_index), PyTuple_GET_ITEM(parts, 2));
+    at = add_part(add_number(at, offset), PyTuple_GET_ITEM(parts, 3));
+    at = add_part(add_number(at, asked->opaque), PyTuple_GET_ITEM(parts, 4));
+    big4(begin, (uint32_t)(at - begin - 4));
+    big4(begin + 4, (uint32_t)(at - begin - 8));
+    *to = at;
+    return 0;
+}
+
+static PyObject *all_answers(const struct asked *asked, PyObject *records, PyObject *prefix, PyObject *parts)
+{
+    Py_ssize_t each = 8 + NUMBERS_BYTES + PyBytes_GET_SIZE(prefix), count = PyList_GET_SIZE(records);
+    for (Py_ssize_t part = 0; part < PARTS; part++)
+        each += PyBytes_GET_SIZE(PyTuple_GET_ITEM(parts, part));
+    PyObject *answers = PyBytes_FromStringAndSize(NULL, each * count);
+    if (answers == NULL)
+        return NULL;
+    unsigned char *begin = (unsigned char *)PyBytes_AS_STRING(answers), *to = begin;
+    for (Py_ssize_t index = 0; index < count; index++)
+        if (!asked[index].oneway && add_answer(&to, asked + index, PyList_GET_ITEM(records, index), prefix, parts)) {
+            Py_DECREF(answers);
+            return NULL;
+        }
+    _PyBytes_Resize(&answers, to - begin);
+    return answers;
+}
+
+static int check_parts(PyObject *parts)
+{
+    int sound = PyTuple_GET_SIZE(parts) == PARTS;
+    for (Py_ssize_t part = 0; sound && part < PARTS; part++)
+        sound = PyBytes_Check(PyTuple_GET_ITEM(parts, part));
+    if (!sound)
+        PyErr_Format(PyExc_TypeError, "an answer has %d parts of bytes", PARTS);
+    return sound ? 0 : -1;
+}
+
+static PyObject *answers(PyObject *module, PyObject *arguments)
+{
+    PyObject *stored, *prefix, *parts, *found = NULL;
+    Py_buffer asked;
+    if (!PyArg_ParseTuple(arguments, "y*O!SO!", &asked, &PyList_Type, &stored, &prefix, &PyTuple_Type, &parts))
+        return NULL;
+    if (check_rows(&asked, stored) == 0 && check_parts(parts) == 0)
+        found = all_answers(asked.buf, stored, prefix, parts);
+    PyBuffer_Release(&asked);
+    return found;
+}
+
+static PyMethodDef methods[] = {
+    {"front", front, METH_VARARGS, "See front_in_python in sends.py."},
+    {"records", records, METH_VARARGS, "See records_in_python in sends.py."},
+    {"answers", answers, METH_VARARGS, "See answers_in_python in sends.py."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_sends", "Ordinary sends, compiled.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__sends(void)
+{
+    return PyModule_Create(&definition);
+}
