@@ -88,21 +88,7 @@ def rocketmq_router(
         stages,
         transactions,
         Reply(topics, members, house, clock),
-        Consume(
-            topics,
-            broker.fetcher,
-            broker.waits,
-            groups,
-            offsets,
-            resets,
-            clock,
-            broker.bus,
-            rules,
-            broker.traffic,
-            broker.readers,
-            records,
-            house,
-        ),
+        _consume(broker, clock, rules, records, house),
         Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers),
         members,
         Retry(topics, records, broker.publisher, rules, broker.traffic),
@@ -115,6 +101,24 @@ def rocketmq_router(
     )
     ordinary = Ordinary(topics, broker.publisher, house, broker.traffic, broker.authorizer)
     return Router([part.routes() for part in parts], broker.authorizer, members.lost, ordinary.take)
+
+
+def _consume(broker: Broker, clock: Clock, rules: GroupRules, records: Records, house: House) -> Consume:
+    return Consume(
+        broker.topics,
+        broker.fetcher,
+        broker.waits,
+        broker.groups,
+        broker.offsets,
+        broker.resets,
+        clock,
+        broker.bus,
+        rules,
+        broker.traffic,
+        broker.readers,
+        records,
+        house,
+    )
 
 
 def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:
