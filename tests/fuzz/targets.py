@@ -55,10 +55,11 @@ def sends(data: bytes) -> None:
         for each, own, row in zip(frames, stored, ASKED.iter_unpack(asked), strict=True):
             typed = fields_of(SendV2, each)
             check((typed.topic, typed.producerGroup) == (topic, producer), "it is about something else")
-            numbers = (each.opaque, each.oneway, typed.queueId, typed.flag, typed.sysFlag, typed.bornTimestamp)
-            check(row[:6] == numbers, "what was asked is something else")
-            check(view[row[6] : row[6] + row[7]] == each.body, "the body is another")
-            check(own.startswith(typed.properties.encode()) and own.endswith(SHARED), "the properties are others")
+            numbers = (typed.batch, typed.queueId, typed.flag, typed.sysFlag, typed.bornTimestamp)
+            check(row[:7] == (each.opaque, each.oneway, *numbers), "what was asked is something else")
+            check(view[row[7] : row[7] + row[8]] == each.body, "the body is another")
+            begin = "" if typed.batch else typed.properties
+            check(own.startswith(begin.encode()) and own.endswith(SHARED), "the properties are others")
 
 
 def json_header(data: bytes) -> None:

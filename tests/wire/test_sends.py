@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.compiled import built
 
 from penstock.compiled import IN_USE
+from penstock.wire.rocketmq.batch import run_of
 from penstock.wire.rocketmq.frame import BINARY, JSON, pack
 from penstock.wire.rocketmq.record import Record, java_hash, length_of
 from penstock.wire.rocketmq.sends import ASKED, answers_in_python, front_in_python, records_in_python
@@ -33,6 +34,15 @@ def plain(properties: str) -> bool:
     return "DELAY\x01" not in properties and "TIME" not in properties
 
 
+# Anything, and what looks like properties: names and values, some of them empty, none of them twice.
+PROPERTIES = st.one_of(
+    ASCII.filter(lambda text: plain(text) and "\x01" not in text),
+    st.dictionaries(st.sampled_from(["", "UNIQ_KEY", "TAGS", "KEYS", "WAIT", "X"]), st.text('a"\\\n', max_size=3)).map(
+        lambda pairs: "\x02".join(f"{name}\x01{value}" for name, value in pairs.items())
+    ),
+)
+
+
 @st.composite
 def some_sends(draw):
     """Of one topic and producer group."""
@@ -48,10 +58,10 @@ def some_sends(draw):
             f=draw(st.sampled_from([0, 1, 2, 0x40])),
             g=draw(st.integers(-(10**17), 10**17)),
             h=draw(INT32),
-            i=draw(ASCII.filter(plain)),
+            i=draw(PROPERTIES),
             j=draw(st.sampled_from([None, "0"])),
             k=draw(st.sampled_from([None, "false"])),
-            m=draw(st.sampled_from([None, "false"])),
+            **draw(st.sampled_from([{}, {"m": "false"}, {"m": "true", "code": 320}])),
             bname=draw(st.sampled_from([None, "broker-a"])),
         )
         for _ in range(draw(st.integers(1, 5)))
@@ -75,10 +85,10 @@ def test_what_a_client_asks_is_what_is_found(front):
     topic, producer, asked, stored, used = found(front, data)
     assert (topic, producer, used) == ("orders", "producers", len(data))
     first, second = ASKED.iter_unpack(asked)
-    assert first[:6] == (7, 0, 3, -5, 0, 99)
-    assert data[first[6] : first[6] + first[7]] == b"first"
-    assert first[8] == java_hash("red")
-    assert second[:6] == (8, 1, 0, 0, 1, 1)
+    assert first[:7] == (7, 0, 0, 3, -5, 0, 99)
+    assert data[first[7] : first[7] + first[8]] == b"first"
+    assert first[9] == java_hash("red")
+    assert second[:7] == (8, 1, 0, 0, 0, 1, 1)
     assert stored == [properties.encode() + b"\x02" + ADDED, ADDED]
 
 
@@ -116,7 +126,10 @@ def test_whatever_the_compiled_one_takes_is_taken_alike_in_python(frames, data):
 
 
 ODD = {
-    "a batch": {"m": "true"},
+    "a batch by the code of one message": {"m": "true"},
+    "one message by the code of a batch": {"code": 320},
+    "a batch with a property twice": {"m": "true", "code": 320, "i": "a\x011\x02b\x012\x02a\x013\x02"},
+    "a batch with very many properties": {"m": "true", "code": 320, "i": "".join(f"p{n}\x01v\x02" for n in range(33))},
     "half of a transaction": {"f": 4},
     "an address in the flags": {"f": 16},
     "a delay": {"i": "DELAY\x013\x02"},
@@ -177,29 +190,49 @@ def test_an_end_behind_the_buffer_is_refused():
 MODEL = Record(queue=0, length=0, topic=b"orders", sys_flag=0x10, born_host=bytes(20), store_host=bytes(8))
 
 
+def batch_body(count, size):
+    properties = b"UNIQ_KEY\x01id\x02TAGS\x01red"
+    lengths = struct.pack(">iiiii", 20 + size + 2 + len(properties), 0, 0, 3, size)
+    return count * (lengths + bytes(size) + struct.pack(">h", len(properties)) + properties)
+
+
 def stored_by(records, data, queue_count=3):
     view = memoryview(data)
     _, _, asked, properties, _ = _sends.front(view, len(data), ADDED)
-    return asked, records(asked, properties, view, MODEL, length_of(MODEL), [11, 12, 13], queue_count)
+    return asked, records(asked, properties, view, MODEL, length_of(MODEL), [11, 12, 13], queue_count, run_of)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=99), ASCII.filter(plain)), min_size=1, max_size=9))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.binary(max_size=99), PROPERTIES, st.integers(0, 3)), min_size=1, max_size=9
+    )
+)
 def test_records_and_answers_are_the_same_compiled_and_in_python(sends):
     data = b"".join(
-        send(number, body, 2 * (number % 3 == 1), e=queue, f=number % 2, h=-number, i=properties)
-        for number, (queue, body, properties) in enumerate(sends)
-    )
+        send(number, batch_body(batched, 9) if batched else body, 2 * (number % 3 == 1), 320 if batched else 310,
+             e=queue, f=number % 2, h=-number, i=properties, m=str(batched > 0).lower())
+        for number, (queue, body, properties, batched) in enumerate(sends)
+    )  # fmt: skip
     (asked, slow), (_, fast) = (stored_by(records, data) for records in (records_in_python, _sends.records))
     assert slow == fast
-    records, total_bytes = fast
-    assert total_bytes == sum(map(length_of, records))
-    for number, record in enumerate(records):
-        assert record.length == length_of(record)
-        assert bytes(record.body) == sends[number][1]
-        record.offset = (1 << 36) - 1 - number
+    entries, messages, total_bytes = fast
+    assert messages == sum(batched or 1 for *_, batched in sends)
+    assert total_bytes == sum(entry.length for entry in entries)
+    for number, (entry, (_, body, _, batched)) in enumerate(zip(entries, sends, strict=True)):
+        assert entry.count == (batched or 1)
+        if not batched:
+            assert entry.length == length_of(entry)
+            assert bytes(entry.body) == body
+        entry.offset = (1 << 36) - 9 - number
     prefix = b"7F0000010000002A"
-    assert _sends.answers(asked, records, prefix, PARTS) == answers_in_python(asked, records, prefix, PARTS)
+    assert _sends.answers(asked, entries, prefix, PARTS) == answers_in_python(asked, entries, prefix, PARTS)
     assert (MODEL.queue, MODEL.length, MODEL.sys_flag, MODEL.body) == (0, 0, 0x10, b"")
+
+
+@pytest.mark.parametrize("records", [records_in_python, _sends.records])
+@pytest.mark.parametrize("body", [b"", b"what is this", batch_body(3, 9)[:-1]])
+def test_a_batch_that_cannot_be_read_is_left_to_be_refused(records, body):
+    assert stored_by(records, send() + send(body=body, code=320, m="true"))[1] is None
 
 
 @pytest.mark.parametrize("records", [records_in_python, _sends.records])
@@ -209,9 +242,11 @@ def test_a_queue_that_is_not_there_is_left_to_be_refused(records, index, queue_c
 
 
 def test_rows_that_do_not_belong_to_a_list_are_refused():
-    asked, (records, _) = stored_by(_sends.records, send())
+    asked, (records, _, _) = stored_by(_sends.records, send())
     with pytest.raises(ValueError, match="belong"):
-        _sends.records(asked, [], memoryview(b""), MODEL, 0, [1], 1)
+        _sends.records(asked, [], memoryview(b""), MODEL, 0, [1], 1, run_of)
+    with pytest.raises(TypeError, match="bytes"):
+        _sends.records(asked, ["text"], memoryview(b""), MODEL, 0, [1], 1, run_of)
     with pytest.raises(ValueError, match="belong"):
         _sends.answers(asked, records * 2, b"", PARTS)
     with pytest.raises(TypeError, match="parts"):

@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.gateway.rocketmq.test_produce import in_batch
 
 from penstock.errors import StoreReadOnly
 from penstock.gateway.rocketmq.ordinary import Ordinary
@@ -48,6 +49,9 @@ async def sent(client, one_by_one):
         client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, **own, **odd}, b"body %d" % number)
         for number, own in enumerate(SENDS)
     ]
+    batch = b"".join(in_batch(b"part %d" % number, f"TAGS\x01t{number}") for number in range(5))
+    shared = {"e": 1, "m": "true", "i": "UNIQ_KEY\x01id\x02WAIT\x01true\x02empty\x01\x02"}
+    asked.append(client.ask(RequestCode.SEND_BATCH_MESSAGE, {**EXT, **shared, **odd}, batch))
     return await asyncio.gather(*asked)
 
 
@@ -65,7 +69,7 @@ async def test_what_is_stored_and_answered_is_the_same_as_one_by_one(taken, pens
             message for queue in range(3) for message in (await client.messages("orders", queue))[before[queue] :]
         ]
         ids = [f"{message.store_host.hex()}{message.physical_offset:016x}".upper() for message in stored]
-        assert sorted(answer.ext.pop("msgId") for answer in answers) == sorted(ids)
+        assert sorted(one for answer in answers for one in answer.ext.pop("msgId").split(",")) == sorted(ids)
         told = [(answer.code, answer.flag, answer.version, answer.remark, answer.ext) for answer in answers]
         plain = [msgspec.structs.replace(message, offset=0, physical_offset=0, store_ms=0) for message in stored]
         results.append((places, told, plain))
@@ -87,6 +91,14 @@ async def test_one_that_is_refused_does_not_take_its_neighbours_along(client):
     )
     assert (fine.code, too.code) == (0, 0)
     assert (wrong.code, "not 99" in wrong.remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_a_batch_that_cannot_be_read_is_refused(client):
+    await client.send("orders", b"makes the topic")
+    ext = {**EXT, "e": 0, "m": "true"}
+    for body, why in ((b"", "empty"), (in_batch(b"x", "")[:-1], "does not fit")):
+        refused = await client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)
+        assert (refused.code, why in refused.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
 
 
 async def test_a_topic_that_has_ended_takes_nothing(penstock, client):

@@ -14,11 +14,12 @@ from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.produce import ADDED, ANSWER, NO_SEND
 from penstock.gateway.rocketmq.routes import code_of
 from penstock.model import Action
+from penstock.wire.rocketmq.batch import run_of
 from penstock.wire.rocketmq.codes import Flag, ResponseCode
 from penstock.wire.rocketmq.frame import JSON, pack
 from penstock.wire.rocketmq.heads import v6_flags
 from penstock.wire.rocketmq.record import Record, length_of
-from penstock.wire.rocketmq.sends import ASKED, Asked, Parts, answers, front, records
+from penstock.wire.rocketmq.sends import ASKED, Asked, Parts, Stored, answers, front, records
 
 log = logs.get(__name__)
 
@@ -54,28 +55,36 @@ class Ordinary:
         model = connection.model
         if model is None or model.topic != name:
             model = connection.model = self._model(topic, connection)
-        placed = records(asked, properties, view, model.record, model.fixed_bytes, topic.queues, topic.queue_count)
+        placed = records(
+            asked, properties, view, model.record, model.fixed_bytes, topic.queues, topic.queue_count, run_of
+        )
         return used if placed and self._publish(producer, asked, *placed, model, connection) else 0
 
     def _publish(
-        self, producer: str, asked: Asked, stored: list[Record], size_bytes: int, model: Model, connection: Connection
+        self,
+        producer: str,
+        asked: Asked,
+        stored: list[Stored],
+        messages: int,
+        size_bytes: int,
+        model: Model,
+        connection: Connection,
     ) -> bool:
         """False when nothing is stored: who is refused, and why, is found out one by one."""
-        count = len(stored)
 
         def done(error: Exception | None) -> None:
             if error is None:
-                connection.answer_together(answers(asked, stored, model.id_prefix, _PARTS), count)
-                self._traffic.sent(producer, model.topic, count, size_bytes)
+                connection.answer_together(answers(asked, stored, model.id_prefix, _PARTS), len(stored))
+                self._traffic.sent(producer, model.topic, messages, size_bytes)
             else:
-                connection.answer_together(_refusals(asked, error), count)
+                connection.answer_together(_refusals(asked, error), len(stored))
 
-        connection.took(count)
+        connection.took(len(stored))
         try:
             self._authorizer.check(connection.who, Action.PRODUCE, model.topic)
             self._publisher.publish(stored, done)
         except PenstockError:
-            connection.took(-count)
+            connection.took(-len(stored))
             return False
         return True
 

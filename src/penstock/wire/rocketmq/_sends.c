@@ -12,19 +12,21 @@
 
 #define FRAME_BYTES_MAX (16 * 1024 * 1024)
 #define SEND_V2 310
+#define SEND_BATCH 320
 #define ONEWAY 2
 #define TRANSACTION_BITS 0xC
 #define V6_BITS 0x30
 #define PROPERTIES_BYTES_MAX 32767
 #define TOPIC_BYTES_MAX 127
 #define DIGITS_MAX 18
+#define SHARED_MAX 32 /* properties of a batch */
 #define OFFSET_BITS 36
 #define NAME_END 1
 #define VALUE_END 2
 
 /* What is asked for one message, as `ASKED` in sends.py has it. */
 struct asked {
-    int64_t opaque, oneway, queue_index, flag, sys_flag, born_ms, body_at, body_bytes, tag;
+    int64_t opaque, oneway, batch, queue_index, flag, sys_flag, born_ms, body_at, body_bytes, tag;
 };
 
 struct text { /* as it stands in a header, between its quotes */
@@ -136,7 +138,8 @@ static int ext_field(struct header *header, unsigned char name, const struct tex
     case 'j':
         return is(value, "0");
     case 'm':
-        return is(value, "false");
+        header->asked.batch = is(value, "true");
+        return header->asked.batch || is(value, "false");
     default:
         return 1; /* of no meaning here */
     }
@@ -207,7 +210,7 @@ static int header_at(struct cursor cursor, struct header *header)
         return 0;
     header->asked.opaque = header->opaque;
     header->asked.oneway = header->flag == ONEWAY;
-    return header->code == SEND_V2 && (header->flag == 0 || header->flag == ONEWAY);
+    return header->code == (header->asked.batch ? SEND_BATCH : SEND_V2) && (header->flag == 0 || header->flag == ONEWAY);
 }
 
 /* --- properties ----------------------------------------------------------------------------------------------------- */
@@ -279,7 +282,48 @@ static int64_t tag_in(const unsigned char *at, const unsigned char *end)
     return 0;
 }
 
-/* The properties of a message as they are stored, a new reference; NULL without an error when it is not an ordinary one. */
+static int is_named(const unsigned char *at, Py_ssize_t name_bytes, const unsigned char *other, Py_ssize_t other_bytes)
+{
+    return name_bytes == other_bytes && memcmp(at, other, (size_t)name_bytes) == 0;
+}
+
+/* What of the properties of a batch holds for each of its messages, put together where they are: all but its own key, and
+ * but for those without a name or a value. -1 when a name is there twice, or there are very many. */
+static Py_ssize_t shared_by_all(unsigned char *text, Py_ssize_t length)
+{
+    static const unsigned char own_key[] = "UNIQ_KEY";
+    struct {
+        const unsigned char *at;
+        Py_ssize_t bytes;
+    } names[SHARED_MAX];
+    int count = 0;
+    unsigned char *to = text, *at = text, *end = text + length;
+    while (at < end) {
+        unsigned char *behind = memchr(at, VALUE_END, (size_t)(end - at)), *item = at;
+        if (behind == NULL)
+            behind = end;
+        unsigned char *name_end = memchr(item, NAME_END, (size_t)(behind - item));
+        at = behind + 1;
+        if (name_end == NULL || name_end == item || name_end + 1 == behind)
+            continue;
+        Py_ssize_t name_bytes = name_end - item;
+        if (is_named(item, name_bytes, own_key, sizeof own_key - 1))
+            continue;
+        if (count == SHARED_MAX)
+            return -1;
+        for (int other = 0; other < count; other++)
+            if (is_named(item, name_bytes, names[other].at, names[other].bytes))
+                return -1;
+        memmove(to, item, (size_t)(behind - item));
+        names[count].at = to, names[count++].bytes = name_bytes;
+        to += behind - item;
+        *to++ = VALUE_END; /* where one stood, or behind the end: there is room for one more */
+    }
+    return to - text;
+}
+
+/* The properties of a message as they are stored, or what those of a batch share; a new reference. NULL without an error
+ * when it is not an ordinary one. */
 static PyObject *stored_properties(struct header *header, const Py_buffer *added)
 {
     static const char delay[] = {'D', 'E', 'L', 'A', 'Y', NAME_END};
@@ -289,10 +333,14 @@ static PyObject *stored_properties(struct header *header, const Py_buffer *added
     Py_ssize_t length = unescaped(&header->properties, scratch);
     if (length < 0 || holds(scratch, length, delay, sizeof delay) || holds(scratch, length, "TIME", 4))
         return NULL;
-    header->asked.tag = tag_in(scratch, scratch + length);
-    if (length && scratch[length - 1] != VALUE_END)
-        scratch[length++] = VALUE_END;
-    if (length + added->len > PROPERTIES_BYTES_MAX)
+    if (header->asked.batch)
+        length = shared_by_all(scratch, length);
+    else {
+        header->asked.tag = tag_in(scratch, scratch + length);
+        if (length && scratch[length - 1] != VALUE_END)
+            scratch[length++] = VALUE_END;
+    }
+    if (length < 0 || length + added->len > PROPERTIES_BYTES_MAX)
         return NULL;
     PyObject *stored = PyBytes_FromStringAndSize(NULL, length + added->len);
     if (stored != NULL) {
@@ -390,29 +438,38 @@ static PyObject *front(PyObject *module, PyObject *arguments)
 
 /* --- what is stored of them ----------------------------------------------------------------------------------------- */
 
-#define FIELDS(X) X(queue) X(length) X(tag) X(offset) X(queue_index) X(body) X(properties) X(flag) X(sys_flag) X(born_ms)
+#define ENTRY_FIELDS(X) X(queue) X(length) X(count) X(offset)
+#define RECORD_FIELDS(X) \
+    ENTRY_FIELDS(X) X(tag) X(queue_index) X(body) X(properties) X(flag) X(sys_flag) X(born_ms)
 #define PLACE(name) Py_ssize_t name;
 #define ASK(name) || (found.name = slot_of(type, #name)) < 0
+#define LEARNS(kind, FIELDS) /* have in `kind` where the class of an object keeps its fields */ \
+    static int check_##kind(PyObject *object) \
+    { \
+        PyTypeObject *type = Py_TYPE(object); \
+        if (kind.type == type) \
+            return 0; \
+        struct kind found = {type}; \
+        if (0 FIELDS(ASK)) \
+            return -1; \
+        Py_INCREF(type); \
+        PyTypeObject *before = kind.type; \
+        kind = found; \
+        Py_XDECREF(before); \
+        return 0; \
+    }
 
-static struct kind {
+static struct record {
     PyTypeObject *type;
-    FIELDS(PLACE)
-} kind; /* where records keep their fields */
+    RECORD_FIELDS(PLACE)
+} record;
+LEARNS(record, RECORD_FIELDS)
 
-static int check_kind(PyObject *record)
-{
-    PyTypeObject *type = Py_TYPE(record);
-    if (kind.type == type)
-        return 0;
-    struct kind found = {type};
-    if (0 FIELDS(ASK))
-        return -1;
-    Py_INCREF(type);
-    PyTypeObject *before = kind.type;
-    kind = found;
-    Py_XDECREF(before);
-    return 0;
-}
+static struct run { /* of a batch */
+    PyTypeObject *type;
+    ENTRY_FIELDS(PLACE)
+} run;
+LEARNS(run, ENTRY_FIELDS)
 
 /* Takes the reference that it is given. */
 static int put(PyObject *record, Py_ssize_t place, PyObject *value)
@@ -426,62 +483,90 @@ static int put(PyObject *record, Py_ssize_t place, PyObject *value)
 }
 
 struct placing {
-    PyObject *view, *model, *queues;
+    PyObject *view, *model, *queues, *run_of;
     int64_t fixed_bytes, queue_count;
 };
 
-static PyObject *record_of(const struct placing *given, const struct asked *asked, PyObject *properties, int64_t length)
+static PyObject *body_of(const struct placing *given, const struct asked *asked)
 {
-    PyObject *record = PyObject_CallMethod(given->model, "__copy__", NULL);
-    if (record == NULL)
-        return NULL;
-    PyObject *queue = PyList_GET_ITEM(given->queues, asked->queue_index);
-    Py_INCREF(queue);
-    Py_INCREF(properties);
-    int failed = check_kind(record);
-    if (failed) {
-        Py_DECREF(queue);
-        Py_DECREF(properties);
-    }
-    failed = failed || put(record, kind.queue, queue) | put(record, kind.properties, properties) ||
-             put(record, kind.length, PyLong_FromLongLong(length)) ||
-             put(record, kind.tag, PyLong_FromLongLong(asked->tag)) ||
-             put(record, kind.queue_index, PyLong_FromLongLong(asked->queue_index)) ||
-             put(record, kind.flag, PyLong_FromLongLong(asked->flag)) ||
-             put(record, kind.born_ms, PyLong_FromLongLong(asked->born_ms)) ||
-             put(record, kind.body,
-                 PySequence_GetSlice(given->view, (Py_ssize_t)asked->body_at,
-                                     (Py_ssize_t)(asked->body_at + asked->body_bytes)));
-    if (!failed && asked->sys_flag) { /* else it is as the model has it */
-        int64_t own;
-        failed = slot_number(record, kind.sys_flag, INT32_MIN, INT32_MAX, &own) ||
-                 put(record, kind.sys_flag, PyLong_FromLongLong(own | asked->sys_flag));
-    }
-    if (failed)
-        Py_CLEAR(record);
-    return record;
+    return PySequence_GetSlice(given->view, (Py_ssize_t)asked->body_at, (Py_ssize_t)(asked->body_at + asked->body_bytes));
 }
 
-static PyObject *all_records(const struct placing *given, const struct asked *asked, PyObject *properties, int64_t *bytes)
+/* A copy of the model, for a queue; what the messages of a batch have in common needs no more. */
+static PyObject *placed(const struct placing *given, const struct asked *asked)
 {
-    Py_ssize_t count = PyList_GET_SIZE(properties);
-    PyObject *records = PyList_New(count);
-    for (Py_ssize_t index = 0; records != NULL && index < count; index++, asked++) {
-        PyObject *own = PyList_GET_ITEM(properties, index);
-        int64_t length = given->fixed_bytes + asked->body_bytes + PyObject_Length(own);
-        if (asked->queue_index >= given->queue_count || asked->queue_index >= PyList_GET_SIZE(given->queues)) {
-            Py_DECREF(records);
-            Py_RETURN_NONE;
-        }
-        PyObject *record = record_of(given, asked, own, length);
-        if (record == NULL) {
-            Py_CLEAR(records);
+    PyObject *made = PyObject_CallMethod(given->model, "__copy__", NULL);
+    if (made == NULL || check_record(made)) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    PyObject *queue = PyList_GET_ITEM(given->queues, asked->queue_index);
+    Py_INCREF(queue);
+    int64_t own;
+    if (put(made, record.queue, queue) ||
+        put(made, record.queue_index, PyLong_FromLongLong(asked->queue_index)) ||
+        put(made, record.born_ms, PyLong_FromLongLong(asked->born_ms)) ||
+        slot_number(made, record.sys_flag, INT32_MIN, INT32_MAX, &own) ||
+        (asked->sys_flag && put(made, record.sys_flag, PyLong_FromLongLong(own | asked->sys_flag))))
+        Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *record_of(const struct placing *given, const struct asked *asked, PyObject *properties, int64_t length)
+{
+    PyObject *made = placed(given, asked);
+    if (made == NULL)
+        return NULL;
+    Py_INCREF(properties);
+    if (put(made, record.properties, properties) || put(made, record.length, PyLong_FromLongLong(length)) ||
+        put(made, record.tag, PyLong_FromLongLong(asked->tag)) ||
+        put(made, record.flag, PyLong_FromLongLong(asked->flag)) || put(made, record.body, body_of(given, asked)))
+        Py_CLEAR(made);
+    return made;
+}
+
+/* A batch, by the function that takes them apart. NULL without an error when it has no message, or cannot be read. */
+static PyObject *run_in(const struct placing *given, const struct asked *asked, PyObject *shared, int64_t *length,
+                        int64_t *count)
+{
+    PyObject *model = placed(given, asked), *body = model == NULL ? NULL : body_of(given, asked);
+    PyObject *made = body == NULL ? NULL : PyObject_CallFunctionObjArgs(given->run_of, model, body, shared, NULL);
+    Py_XDECREF(model);
+    Py_XDECREF(body);
+    if (made == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_ValueError)) /* who takes it up finds it out again, and says it */
+            PyErr_Clear();
+        return NULL;
+    }
+    if (check_run(made) || slot_number(made, run.length, 0, INT64_MAX, length) ||
+        slot_number(made, run.count, 0, INT64_MAX, count) || *count == 0)
+        Py_CLEAR(made);
+    return made;
+}
+
+/* A list, or None when one of them is to be refused. */
+static PyObject *all_records(const struct placing *given, const struct asked *asked, PyObject *properties,
+                             int64_t *messages, int64_t *bytes)
+{
+    Py_ssize_t number = PyList_GET_SIZE(properties);
+    PyObject *found = PyList_New(number);
+    for (Py_ssize_t index = 0; found != NULL && index < number; index++, asked++) {
+        PyObject *own = PyList_GET_ITEM(properties, index), *made = NULL;
+        int64_t length = given->fixed_bytes + asked->body_bytes + PyBytes_GET_SIZE(own), count = 1;
+        int there = asked->queue_index >= 0 && asked->queue_index < given->queue_count &&
+                    asked->queue_index < PyList_GET_SIZE(given->queues);
+        if (there)
+            made = asked->batch ? run_in(given, asked, own, &length, &count) : record_of(given, asked, own, length);
+        if (made == NULL) {
+            Py_CLEAR(found);
             break;
         }
-        PyList_SET_ITEM(records, index, record);
-        *bytes += length;
+        PyList_SET_ITEM(found, index, made);
+        *messages += count, *bytes += length;
     }
-    return records;
+    if (found == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return found;
 }
 
 /* Whether there are as many rows as a list has places. */
@@ -493,29 +578,40 @@ static int check_rows(const Py_buffer *asked, PyObject *list)
     return -1;
 }
 
+static int check_all_bytes(PyObject *list)
+{
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(list); index++)
+        if (!PyBytes_Check(PyList_GET_ITEM(list, index))) {
+            PyErr_SetString(PyExc_TypeError, "properties are bytes");
+            return -1;
+        }
+    return 0;
+}
+
 static PyObject *records(PyObject *module, PyObject *arguments)
 {
     struct placing given;
     PyObject *properties, *found = NULL;
     Py_buffer asked;
     long long fixed_bytes, queue_count;
-    int64_t bytes = 0;
-    if (!PyArg_ParseTuple(arguments, "y*O!OOLO!L", &asked, &PyList_Type, &properties, &given.view, &given.model,
-                          &fixed_bytes, &PyList_Type, &given.queues, &queue_count))
+    int64_t messages = 0, bytes = 0;
+    if (!PyArg_ParseTuple(arguments, "y*O!OOLO!LO", &asked, &PyList_Type, &properties, &given.view, &given.model,
+                          &fixed_bytes, &PyList_Type, &given.queues, &queue_count, &given.run_of))
         return NULL;
     given.fixed_bytes = fixed_bytes, given.queue_count = queue_count;
-    if (check_rows(&asked, properties) == 0)
-        found = all_records(&given, asked.buf, properties, &bytes);
+    if (check_rows(&asked, properties) == 0 && check_all_bytes(properties) == 0)
+        found = all_records(&given, asked.buf, properties, &messages, &bytes);
     PyBuffer_Release(&asked);
     if (found == NULL || found == Py_None)
         return found;
-    return Py_BuildValue("(NL)", found, (long long)bytes);
+    return Py_BuildValue("(NLL)", found, (long long)messages, (long long)bytes);
 }
 
 /* --- answers -------------------------------------------------------------------------------------------------------- */
 
 #define PARTS 5
-#define NUMBERS_BYTES (4 * 20 + 16) /* more than all numbers of an answer take */
+#define NUMBERS_BYTES (4 * 20) /* more than all numbers of an answer take, without its ids */
+#define ID_BYTES 17 /* of one message, behind what they have in common; with a comma */
 
 static unsigned char *add_part(unsigned char *to, PyObject *part)
 {
@@ -543,40 +639,77 @@ static unsigned char *add_hex(unsigned char *to, uint64_t value)
     return to;
 }
 
-static int add_answer(unsigned char **to, const struct asked *asked, PyObject *record, PyObject *prefix, PyObject *parts)
+struct stored { /* where a message is, or the first of a batch */
+    int64_t queue, offset, count;
+};
+
+static int find_stored(PyObject *entry, int batch, struct stored *found)
 {
-    int64_t queue, offset;
-    if (check_kind(record) || slot_number(record, kind.queue, 0, INT32_MAX, &queue) ||
-        slot_number(record, kind.offset, 0, INT64_MAX, &offset))
+    if (batch ? check_run(entry) : check_record(entry))
         return -1;
-    unsigned char *begin = *to, *at = begin + 8;
-    at = add_part(add_part(at, PyTuple_GET_ITEM(parts, 0)), prefix);
-    at = add_part(add_hex(at, (uint64_t)queue << OFFSET_BITS | (uint64_t)offset), PyTuple_GET_ITEM(parts, 1));
+    return slot_number(entry, batch ? run.queue : record.queue, 0, INT32_MAX, &found->queue) ||
+           slot_number(entry, batch ? run.offset : record.offset, 0, INT64_MAX / 2, &found->offset) ||
+           slot_number(entry, batch ? run.count : record.count, 1, INT32_MAX, &found->count);
+}
+
+static unsigned char *add_ids(unsigned char *to, const struct stored *stored, PyObject *prefix)
+{
+    uint64_t physical = (uint64_t)stored->queue << OFFSET_BITS | (uint64_t)stored->offset;
+    for (int64_t number = 0; number < stored->count; number++) {
+        if (number)
+            *to++ = ',';
+        to = add_hex(add_part(to, prefix), physical + (uint64_t)number);
+    }
+    return to;
+}
+
+static unsigned char *add_answer(unsigned char *begin, const struct asked *asked, const struct stored *stored,
+                                 PyObject *prefix, PyObject *parts)
+{
+    unsigned char *at = add_part(begin + 8, PyTuple_GET_ITEM(parts, 0));
+    at = add_part(add_ids(at, stored, prefix), PyTuple_GET_ITEM(parts, 1));
     at = add_part(add_number(at, asked->queue_index), PyTuple_GET_ITEM(parts, 2));
-    at = add_part(add_number(at, offset), PyTuple_GET_ITEM(parts, 3));
+    at = add_part(add_number(at, stored->offset), PyTuple_GET_ITEM(parts, 3));
     at = add_part(add_number(at, asked->opaque), PyTuple_GET_ITEM(parts, 4));
     big4(begin, (uint32_t)(at - begin - 4));
     big4(begin + 4, (uint32_t)(at - begin - 8));
-    *to = at;
-    return 0;
+    return at;
 }
 
-static PyObject *all_answers(const struct asked *asked, PyObject *records, PyObject *prefix, PyObject *parts)
+/* More than the answers take; -1 with an error. */
+static Py_ssize_t room_for(const struct asked *asked, PyObject *entries, PyObject *prefix, PyObject *parts)
 {
-    Py_ssize_t each = 8 + NUMBERS_BYTES + PyBytes_GET_SIZE(prefix), count = PyList_GET_SIZE(records);
+    Py_ssize_t each = 8 + NUMBERS_BYTES, room = 0;
+    struct stored stored;
     for (Py_ssize_t part = 0; part < PARTS; part++)
         each += PyBytes_GET_SIZE(PyTuple_GET_ITEM(parts, part));
-    PyObject *answers = PyBytes_FromStringAndSize(NULL, each * count);
-    if (answers == NULL)
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(entries); index++) {
+        if (find_stored(PyList_GET_ITEM(entries, index), asked[index].batch != 0, &stored))
+            return -1;
+        room += each + (Py_ssize_t)stored.count * (PyBytes_GET_SIZE(prefix) + ID_BYTES);
+    }
+    return room;
+}
+
+static PyObject *all_answers(const struct asked *asked, PyObject *entries, PyObject *prefix, PyObject *parts)
+{
+    Py_ssize_t room = room_for(asked, entries, prefix, parts);
+    PyObject *packed = room < 0 ? NULL : PyBytes_FromStringAndSize(NULL, room);
+    if (packed == NULL)
         return NULL;
-    unsigned char *begin = (unsigned char *)PyBytes_AS_STRING(answers), *to = begin;
-    for (Py_ssize_t index = 0; index < count; index++)
-        if (!asked[index].oneway && add_answer(&to, asked + index, PyList_GET_ITEM(records, index), prefix, parts)) {
-            Py_DECREF(answers);
+    unsigned char *begin = (unsigned char *)PyBytes_AS_STRING(packed), *to = begin;
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(entries); index++) {
+        struct stored stored;
+        if (asked[index].oneway)
+            continue;
+        if (find_stored(PyList_GET_ITEM(entries, index), asked[index].batch != 0, &stored)) {
+            Py_DECREF(packed);
             return NULL;
         }
-    _PyBytes_Resize(&answers, to - begin);
-    return answers;
+        to = add_answer(to, asked + index, &stored, prefix, parts);
+    }
+    _PyBytes_Resize(&packed, to - begin);
+    return packed;
 }
 
 static int check_parts(PyObject *parts)

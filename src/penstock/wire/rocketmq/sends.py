@@ -1,20 +1,22 @@
 """Ordinary sends of one read, all at once: the hottest path of a broker, from bytes to what is stored and back.
 
-A send is ordinary when nothing has to be decided for it that is not decided for its neighbours too: code 310 in JSON,
-no batch, no transaction, delay or timer, no retry, plain ASCII. All that stand at the front of a read are taken
-together, if they are about one topic and of one producer group. Whatever is not ordinary comes as frames (`requests`),
-and so does everything when a gateway does not want it this way: nothing is lost by not being taken here.
+A send is ordinary when nothing has to be decided for it that is not decided for its neighbours too: code 310 or, for a
+batch, 320 in JSON, no transaction, delay or timer, no retry, plain ASCII. All that stand at the front of a read are
+taken together, if they are about one topic and of one producer group. Whatever is not ordinary comes as frames
+(`requests`), and so does everything when a gateway does not want it this way: nothing is lost by not being taken here.
 
 `_sends.c` is the same, compiled: a message on its own costs half, and touches few enough bytes that a broker with
 little to do does not find all of it gone from the processor's caches each time.
 """
 
 import struct
+from collections.abc import Callable
 from copy import copy
 
 from penstock.compiled import compiled
 from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq import properties as props
+from penstock.wire.rocketmq.batch import BatchError, RecordRun
 from penstock.wire.rocketmq.codes import Flag, RequestCode, SysFlag
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in
 from penstock.wire.rocketmq.record import OFFSET_BITS, TOPIC_BYTES_MAX, V6, Record, java_hash
@@ -22,10 +24,12 @@ from penstock.wire.rocketmq.requests import SendV2, request_in
 
 _COMPILED = "penstock.wire.rocketmq._sends"
 
-# opaque, whether no answer is wanted, queue, flag, sysFlag, born ms, where the body is and how long, hash of the tag
-ASKED = struct.Struct("=9q")
+# opaque, whether no answer is wanted, whether it is a batch, queue, flag, sysFlag, born ms, where the body is and how
+# long, hash of the tag
+ASKED = struct.Struct("=10q")
+SHARED_MAX = 32  # properties of a batch
 
-_CODE, _HEADER_AT = b'{"code":310,', 8
+_CODES, _HEADER_AT = (b'{"code":310,', b'{"code":320,'), 8
 _UNWANTED_BITS = SysFlag.TRANSACTION_BITS | V6
 _HELD = (f"{props.DELAY}{props.NAME_END}", "TIME")  # what names a delay or a timer: such a message is kept back
 _LENGTHS = struct.Struct(">II")
@@ -35,28 +39,31 @@ Asked = bytes | bytearray  # a row for each
 
 # Topic, producer group, what is asked, properties as they are stored, and how many bytes of the read it takes.
 Sends = tuple[str, str, Asked, list[bytes], int]
+Stored = Record | RecordRun
 
 
 def front_in_python(view: memoryview, end: int, added: bytes) -> Sends | None:
     """The ordinary sends at the front of `view[:end]`; None when there are none, or when they are about several topics.
     `added` is what every message's properties get.
     """
-    if bytes(view[_HEADER_AT : _HEADER_AT + len(_CODE)]) != _CODE:
+    if bytes(view[_HEADER_AT : _HEADER_AT + len(_CODES[0])]) not in _CODES:
         return None
     first: SendV2 | None = None
     asked, properties, used = bytearray(), list[bytes](), 0
     while (frame := _frame_at(view, used, end)) is not None and (own := _ordinary(frame)) is not None:
         if first is not None and (own.topic, own.producerGroup) != (first.topic, first.producerGroup):
             return None
-        stored = _stored(own.properties, added)
+        text = _shared(own.properties) if own.batch else own.properties
+        stored = None if text is None else _stored(text, added)
         if stored is None:
             break
         first, body_at = first or own, used + _HEADER_AT + _header_bytes(view, used)
         used = body_at + len(frame.body)
-        oneway = frame.flag == Flag.ONEWAY
-        tag = java_hash(props.find(own.properties, props.TAGS))
-        place = body_at, len(frame.body)
-        asked += ASKED.pack(frame.opaque, oneway, own.queueId, own.flag, own.sysFlag, own.bornTimestamp, *place, tag)
+        tag = 0 if own.batch else java_hash(props.find(own.properties, props.TAGS))
+        asked += ASKED.pack(
+            frame.opaque, frame.flag == Flag.ONEWAY, own.batch, own.queueId, own.flag, own.sysFlag, own.bornTimestamp,
+            body_at, len(frame.body), tag,
+        )  # fmt: skip
         properties.append(stored)
     return None if first is None else (first.topic, first.producerGroup, asked, properties, used)
 
@@ -79,11 +86,11 @@ def _frame_at(view: memoryview, at: int, end: int) -> Frame | None:
 def _ordinary(frame: Frame) -> SendV2 | None:
     """The fields of a send, if it is an ordinary one."""
     own = frame.typed
-    if frame.code != RequestCode.SEND_MESSAGE_V2 or frame.form != JSON or not isinstance(own, SendV2):
+    if frame.form != JSON or not isinstance(own, SendV2):
         return None
     odd = (
         frame.flag not in (0, Flag.ONEWAY)
-        or own.batch
+        or frame.code != (RequestCode.SEND_BATCH_MESSAGE if own.batch else RequestCode.SEND_MESSAGE_V2)
         or own.reconsumeTimes
         or own.queueId not in range(2**31)
         or own.sysFlag < 0
@@ -95,11 +102,25 @@ def _ordinary(frame: Frame) -> SendV2 | None:
     return None if odd else own
 
 
+def _shared(properties: str) -> str | None:
+    """What of the properties of a batch holds for each of its messages; None when that is not plain to see."""
+    pairs = [item.partition(props.NAME_END) for item in properties.split(props.VALUE_END)]
+    names = [name for name, _, value in pairs if name and value and name != props.UNIQ_KEY]
+    if len(names) > SHARED_MAX or len(set(names)) < len(names):
+        return None
+    common = props.parse(properties)
+    common.pop(props.UNIQ_KEY, None)
+    return props.build(common)
+
+
 def _stored(properties: str, added: bytes) -> bytes | None:
     """Properties as they are stored; None when they are too long for that."""
     end = props.VALUE_END if properties and not properties.endswith(props.VALUE_END) else ""
     stored = (properties + end).encode() + added
     return stored if len(stored) <= props.BYTES_MAX else None
+
+
+RunOf = Callable[[Record, memoryview, bytes], RecordRun]
 
 
 def records_in_python(
@@ -110,42 +131,51 @@ def records_in_python(
     fixed_bytes: int,
     queues: list[int],
     queue_count: int,
-) -> tuple[list[Record], int] | None:
-    """What is stored of sends, and how many bytes that is. `model` has what they have in common; a record takes
-    `fixed_bytes` without its body and properties. None when one of them asks for a queue behind the first `queue_count`
-    of `queues`.
+    run_of: RunOf,
+) -> tuple[list[Stored], int, int] | None:
+    """What is stored of sends, how many messages that is, and how many bytes. `model` has what they have in common; a
+    record takes `fixed_bytes` without its body and properties; `run_of` takes a batch apart. None when one of them asks
+    for a queue behind the first `queue_count` of `queues`, or is a batch that cannot be read.
     """
-    found, total_bytes = list[Record](), 0
+    found: list[Stored] = []
     for row, own in zip(ASKED.iter_unpack(asked), properties, strict=True):
-        _, _, index, flag, sys_flag, born_ms, body_at, body_bytes, tag = row
-        length = fixed_bytes + body_bytes + len(own)
-        if index >= queue_count or index >= len(queues):
+        _, _, batch, index, flag, sys_flag, born_ms, body_at, body_bytes, tag = row
+        if not 0 <= index < min(queue_count, len(queues)):
             return None
-        record = copy(model)
-        record.queue, record.length, record.tag, record.queue_index = queues[index], length, tag, index
-        record.flag, record.sys_flag, record.born_ms = flag, model.sys_flag | sys_flag, born_ms
-        record.body, record.properties = view[body_at : body_at + body_bytes], own
+        record, body = copy(model), view[body_at : body_at + body_bytes]
+        record.queue, record.queue_index, record.born_ms = queues[index], index, born_ms
+        record.sys_flag |= sys_flag
+        if batch:
+            try:
+                found.append(run_of(record, body, own))
+            except BatchError:
+                return None
+            if not found[-1].count:
+                return None
+            continue
+        record.length, record.tag, record.flag = fixed_bytes + body_bytes + len(own), tag, flag
+        record.body, record.properties = body, own
         found.append(record)
-        total_bytes += length
-    return found, total_bytes
+    return found, sum(entry.count for entry in found), sum(entry.length for entry in found)
 
 
 Parts = tuple[bytes, bytes, bytes, bytes, bytes]
 
 
-def answers_in_python(asked: Asked, stored: list[Record], prefix: bytes, parts: Parts) -> bytes:
-    """The answers to sends whose records have their offsets by now, one behind the other. `parts` is what stands in the
-    header of each, before, between and behind: `prefix` with the physical offset, the queue, the offset, and the
-    opaque.
+def answers_in_python(asked: Asked, stored: list[Stored], prefix: bytes, parts: Parts) -> bytes:
+    """The answers to sends whose entries have their offsets by now, one behind the other. `parts` is what stands in the
+    header of each, before, between and behind: the ids of its messages, which are `prefix` and the physical offset, the
+    queue, the offset, and the opaque.
     """
     begin, before_queue, before_offset, before_opaque, end = parts
     packed = []
-    for (opaque, oneway, index, *_), record in zip(ASKED.iter_unpack(asked), stored, strict=True):
+    for (opaque, oneway, _, index, *_), entry in zip(ASKED.iter_unpack(asked), stored, strict=True):
         if oneway:
             continue
-        physical = record.queue << OFFSET_BITS | record.offset
-        header = b"%b%b%016X%b%d%b%d%b%d%b" % (
-            begin, prefix, physical, before_queue, index, before_offset, record.offset, before_opaque, opaque, end,
+        first = entry.queue << OFFSET_BITS | entry.offset
+        ids = b",".join(b"%b%016X" % (prefix, physical) for physical in range(first, first + entry.count))
+        header = b"%b%b%b%d%b%d%b%d%b" % (
+            begin, ids, before_queue, index, before_offset, entry.offset, before_opaque, opaque, end,
         )  # fmt: skip
         packed.append(_LENGTHS.pack(4 + len(header), len(header)) + header)
     return b"".join(packed)
