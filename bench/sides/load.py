@@ -4,8 +4,9 @@
         figures = load.run(broker, "send", mode="sync", threads=16, ...)
 
 `figures` has what the client measured (messages, per_s, p50_ms, p99_ms, failures), what the broker's process used
-between the beginning and the end of the measured part (cpu_us, per message), and the share of the machine that went to
-anybody else in that time (others_share): if that is not near 0, the figures are not worth much.
+between the beginning and the end of the measured part (cpu_us, per message), what the client itself used (client_us:
+they share the cores, so it bounds what any broker can reach), and the share of the machine that went to anybody else in
+that time (others_share): if that is not near 0, the figures are not worth much.
 """
 
 import itertools
@@ -75,9 +76,11 @@ class Load:
         before = self._used(broker)
         figures = self.end()
         used = self._used(broker) - before
+        messages = max(figures["messages"], 1)
         return {
             **figures,
-            "cpu_us": used.broker_s * 1e6 / max(figures["messages"], 1),
+            "cpu_us": used.broker_s * 1e6 / messages,
+            "client_us": used.client_s * 1e6 / messages,
             "others_share": max(0.0, used.others_s / (used.wall_s * (os.cpu_count() or 1))),
         }
 

@@ -117,7 +117,7 @@ def _turn(names: Sequence[str], run: int) -> list[str]:
 
 
 def _text(figures: Figures) -> str:
-    parts = [f"{figures['per_s']:,.0f} msg/s", f"CPU {figures['cpu_us']:.1f} us"]
+    parts = [f"{figures['per_s']:,.0f} msg/s", f"CPU {figures['cpu_us']:.1f} us (client {figures['client_us']:.1f})"]
     if "p99_ms" in figures:
         parts.append(f"p50 {figures['p50_ms']:.2f} ms, p99 {figures['p99_ms']:.2f} ms")
     if figures["others_share"] > NOISY_SHARE:
