@@ -12,6 +12,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.config import KIB, StoreConfig
 from penstock.model import Durability
+from penstock.store import read
 from penstock.store.read import Batch
 from penstock.store.segments import Segments
 from penstock.store.store import Store
@@ -254,6 +255,20 @@ def test_a_run_is_checked_whole_however_little_of_it_is_read(disk, first):
     shelf.flip(b"message number 3")
     batch = Shelf(disk).store.read(MINE, first, 1, PLENTY)
     assert (bodies(batch), len(batch.damage)) == ([], 1)
+
+
+def test_a_run_is_checked_once_for_all_its_messages(disk, monkeypatch):
+    """For each of them it would take as many times as long as there are."""
+    shelf = Shelf(disk)
+    for _ in range(3):
+        shelf.store.append([plain_run([plain(MINE, b"message number %d" % number) for number in range(50)])])
+    shelf = shelf.again()
+    checked, check = [], read._Cold._entry_is_sound
+    monkeypatch.setattr(
+        read._Cold, "_entry_is_sound", lambda self, at, wait: checked.append(at) or check(self, at, wait)
+    )
+    assert len(shelf.read().payloads) == 150
+    assert len(checked) == len(set(checked)) == 3
 
 
 def test_a_read_of_nothing_but_damage_goes_on_behind_it(disk):

@@ -314,10 +314,12 @@ class _Cold:
         """Those of a range that pass their checksums; None when that needs a look at the disk."""
         table, secret, start = self._plan.table, self._log.segments.secret, self._starts[first]
         sound: list[int] = []
+        looked_at, whole = -1, None
         for at in range(first, until):
             position, length, lead = self._positions[at], self._lengths[at], self._leads[at]
             if self._doubtful[at] and not _single_is_sound(data, position - start, length, lead, position, secret):
-                whole = self._entry_is_sound(position - lead, wait)
+                if position - lead != looked_at:  # a run's messages follow each other: it is read once for all of them
+                    looked_at, whole = position - lead, self._entry_is_sound(position - lead, wait)
                 if whole is None:
                     return None
                 if not whole:
