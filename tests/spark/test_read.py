@@ -1,6 +1,7 @@
 """Ranges of queues from a broker to record batches: what is in them, and what happens when they are there no more."""
 
 import asyncio
+import gc
 import socket
 import threading
 import zlib
@@ -13,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from penstock.client import Message, Producer
 from penstock.client.errors import BrokerBusy, Lost, Refused, Unreachable
 from penstock.client.routes import MessageQueue
-from penstock.spark import columns, fetch, link
+from penstock.spark import columns, fetch, link, tasks
 from penstock.spark.errors import DataLost
 from penstock.spark.fetch import Answer, Gone, Steps, answers
 from penstock.spark.link import Link, Links
@@ -117,6 +118,27 @@ def test_a_range_that_is_left_in_the_middle_leaves_nothing_to_the_next(orders: R
         (first, *_) = answers(orders, links, "g", steps=steps)
         assert isinstance(first, Answer)
         assert (first.first, first.until) == (0, 10)
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """As in a worker that has read nothing yet."""
+    gc.unfreeze()
+    tasks.keep_modules.cache_clear()
+    yield
+    gc.unfreeze()
+    tasks.keep_modules.cache_clear()
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_modules_are_not_looked_through_for_garbage_after_each_task(orders: Range, service: str):
+    task, asked = tasks.Task((orders,)), options(service, orders.topic)
+    assert sum(batch.num_rows for batch in tasks.rows(task, asked, FEW)) == 1_000
+    kept = gc.get_freeze_count()
+    assert kept > 10_000
+    later = [[number] for number in range(1_000)]
+    list(tasks.rows(task, asked, FEW))
+    assert gc.get_freeze_count() < kept + len(later)  # that is the user's, and may be garbage one day
 
 
 @pytest.mark.parametrize(

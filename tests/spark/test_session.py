@@ -34,3 +34,9 @@ def test_workers_talk_through_unix_sockets(spark):
             return False
 
     assert spark.sparkContext.parallelize([1], 1).map(kinds).collect() == [{"AF_UNIX"}]
+
+
+def test_arrow_does_not_look_twice_at_each_value(spark):
+    memory, vectors = (getattr(spark._jvm.org.apache.arrow, package) for package in ("memory", "vector"))
+    assert not memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
+    assert not vectors.NullCheckingForGet.NULL_CHECKING_ENABLED
