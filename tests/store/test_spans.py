@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.compiled import built
 from tests.store.test_read import MINE, OTHER, PLENTY, Shelf
 
+from penstock.store import read
 from penstock.store.rowfiles import NOWHERE, ROW, ROW_BYTES
 from penstock.store.spans import spans_in_python
 from penstock.testing.disk import FaultyDisk
@@ -25,21 +26,21 @@ def table(*rows: tuple[int, int, int, int]) -> memoryview:
 @BOTH
 def test_what_touches_is_one_span(spans):
     view = table((100, 10, 0, 1), (110, 5, 1, 1), (300, 7, 2, 1), (50, 50, 3, 1))
-    assert spans(view, 0, 4, 10, 1_000) == (4, 72, 4, 50, 307, [100, 15, 300, 7, 50, 50])
+    assert spans(view, 0, 4, 10, 1_000) == (4, 4, 72, 4, 50, 307, [100, 15, 300, 7, 50, 50])
 
 
 @BOTH
 def test_both_limits_hold_but_one_always_goes(spans):
     view = table((0, 10, 0, 4), (10, 10, 4, 4), (20, 10, 8, 4))
-    assert spans(view, 0, 3, 8, 1_000) == (8, 20, 8, 0, 20, [0, 20])
-    assert spans(view, 0, 3, 1_000, 29) == (8, 20, 8, 0, 20, [0, 20])
-    assert spans(view, 0, 3, 1, 1) == (4, 10, 4, 0, 10, [0, 10])
+    assert spans(view, 0, 3, 8, 1_000) == (2, 8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, 1_000, 29) == (2, 8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, 1, 1) == (1, 4, 10, 4, 0, 10, [0, 10])
 
 
 @BOTH
 def test_it_begins_where_it_is_told(spans):
     view = table((0, 10, 0, 1), (10, 10, 1, 1), (20, 10, 2, 1))
-    assert spans(view, ROW_BYTES, 2, 10, 1_000) == (2, 20, 3, 10, 30, [10, 20])
+    assert spans(view, ROW_BYTES, 2, 10, 1_000) == (2, 2, 20, 3, 10, 30, [10, 20])
 
 
 @BOTH
@@ -107,11 +108,36 @@ def test_nothing_there_is_for_the_plan_to_say():
     assert shelf_with_some().store.slices_now(MINE, 8, PLENTY, PLENTY) is None
 
 
-def test_rows_of_two_pieces_take_a_plan():
+@pytest.mark.parametrize("bytes_max", [1, 60, 100, 350, 500, PLENTY])
+@pytest.mark.parametrize("messages_max", [1, 7, 8, 9, 17, PLENTY])
+def test_rows_of_many_pieces_are_found_piece_by_piece(messages_max, bytes_max):
     shelf = shelf_with_some()
-    shelf.store.append([plain(MINE, b"one more"), plain(MINE, b"in the next piece")])
-    assert shelf.store.slices_now(MINE, 7, 3, PLENTY) is None
-    assert shelf.store.slices_now(MINE, 7, 1, PLENTY) is not None
+    for number in range(20):  # a piece has eight rows
+        shelf.store.append([plain(MINE, b"%d" % number * (1 + number % 5)), plain(OTHER, b"x")])
+    for offset in range(28):
+        batch = shelf.store.read(MINE, offset, messages_max, bytes_max)
+        found = shelf.store.slices_now(MINE, offset, messages_max, bytes_max)
+        assert found is not None
+        assert b"".join(found.payloads) == b"".join(batch.payloads)
+        assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
+
+
+def test_a_plan_looks_at_as_many_rows_as_it_takes(monkeypatch):
+    """However few it looks at first."""
+    monkeypatch.setattr(read, "_STEP_ROWS", 1)
+    shelf = shelf_with_some()
+    for messages_max, bytes_max, rows in ((PLENTY, PLENTY, 8), (5, PLENTY, 5), (PLENTY, 1, 1)):
+        assert len(shelf.store.read(MINE, 0, messages_max, bytes_max).rows) == rows
+
+
+def test_of_what_is_asked_for_no_more_rows_are_looked_at_than_are_found(monkeypatch):
+    shelf = shelf_with_some()
+    shelf.store.append([plain(MINE, b"%d" % number) for number in range(200)])
+    looked, place = [], shelf.store.table(MINE).place
+    monkeypatch.setattr(type(shelf.store.table(MINE)), "place", lambda self, row: looked.append(row) or place(row))
+    found = shelf.store.slices_now(MINE, 0, PLENTY, 300)
+    assert found is not None
+    assert max(looked) <= found.messages
 
 
 def test_what_was_there_before_the_start_is_checked_first():

@@ -71,8 +71,9 @@ static PyObject *spans(PyObject *module, PyObject *arguments)
         struct found found = {0};
         int done = walk((const unsigned char *)view.buf + at, rows, messages_max, bytes_max, &found, places);
         if (done > 0)
-            answer = Py_BuildValue("(LLLLLO)", (long long)found.messages, (long long)found.size_bytes,
-                                   (long long)found.next_offset, (long long)found.low, (long long)found.high, places);
+            answer = Py_BuildValue("(LLLLLLO)", (long long)found.rows, (long long)found.messages,
+                                   (long long)found.size_bytes, (long long)found.next_offset, (long long)found.low,
+                                   (long long)found.high, places);
         else if (!done)
             answer = Py_NewRef(Py_None);
     }

@@ -29,6 +29,7 @@ from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
+_STEP_ROWS = 4_096  # that a plan looks at first
 _FEW = 64  # rows: array operations cost more than they save
 
 
@@ -83,25 +84,40 @@ class Reader:
         return plan
 
     def _plan(self, table: QueueTable, first: int, messages_max: int, bytes_max: int) -> "Plan":
-        until = min(table.visible_row, first + max(messages_max, 1))
-        return Plan(self, table, first, _within(table.rows(first, until), messages_max, bytes_max))
+        end, step = min(table.visible_row, first + max(messages_max, 1)), _STEP_ROWS
+        while True:  # not all that could be: looking at a row costs as much as a small message
+            until = min(end, first + step)
+            rows = table.rows(first, until)
+            kept = _within(rows, messages_max, bytes_max)
+            if until == end or len(kept) < len(rows):
+                return Plan(self, table, first, kept)
+            step *= 4
 
     def slices_now(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
-        """What a read from an offset brings where that is easy: in one segment, in memory, checked, and its rows in one
-        piece. None where it is not, or where there is nothing: a plan then tells more.
+        """What a read from an offset brings where that is easy: in memory, and checked. Less than it could be, where it
+        is not easy any more; None where it is not from the beginning, or where there is nothing: a plan then tells
+        more. Piece by piece of the table, so that what is asked for costs what is found.
         """
         row = table.row_at_offset(offset)
-        if not table.min_row <= row < table.visible_row:
-            return None
-        wanted = min(max(messages_max, 1), table.visible_row - row)
-        view, at, rows = table.place(row)
-        found = spans(view, at, wanted, messages_max, bytes_max) if wanted <= rows else None
-        if found is None:
-            return None
-        messages, size_bytes, next_offset, low, high, places = found
-        if low < self.trusted_from or not self._is_here(low, high):
-            return None
-        return Slices(self._slices(low, places[::2], places[1::2]), messages, size_bytes, next_offset)
+        payloads: list[memoryview] = []
+        messages = size_bytes = next_offset = 0
+        while table.min_row <= row < table.visible_row:
+            view, at, rows = table.place(row)
+            rows = min(rows, table.visible_row - row)
+            found = spans(view, at, rows, messages_max - messages, bytes_max - size_bytes)
+            if found is None:
+                break
+            used, more_messages, more_bytes, behind, low, high, places = found
+            if payloads and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
+                break  # at least one is given, whatever its size, but not of every piece
+            if low < self.trusted_from or not self._is_here(low, high):
+                break
+            payloads += self._slices(low, places[::2], places[1::2])
+            messages, size_bytes, next_offset = messages + more_messages, size_bytes + more_bytes, behind
+            if used < rows or messages >= messages_max:
+                break
+            row += rows
+        return Slices(payloads, messages, size_bytes, next_offset) if payloads else None
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""

@@ -20,13 +20,13 @@ class Slices(NamedTuple):
     next_offset: int
 
 
-Spans = tuple[int, int, int, int, int, list[int]]
+Spans = tuple[int, int, int, int, int, int, list[int]]
 
 
 def spans_in_python(view: memoryview, at: int, rows: int, messages_max: int, bytes_max: int) -> Spans | None:
-    """Of `rows` rows that lie at `at`, as many as both limits allow, but at least one. Messages, bytes, the next
-    offset, between which positions all of it lies, and where: positions and lengths in turn, of what touches in the
-    log. None when there is nothing, or a row is lost: then it takes a closer look.
+    """Of `rows` rows that lie at `at`, as many as both limits allow, but at least one. How many, messages, bytes, the
+    next offset, between which positions all of it lies, and where: positions and lengths in turn, of what touches in
+    the log. None when there is nothing, or a row is lost: then it takes a closer look.
     """
     if at < 0 or rows < 0 or at + rows * ROW_BYTES > len(view):
         raise ValueError("no such rows")
@@ -45,7 +45,7 @@ def spans_in_python(view: memoryview, at: int, rows: int, messages_max: int, byt
             places += [position, length]
         low, high = position if low < 0 else min(low, position), max(high, position + length)
         used, messages, size_bytes, next_offset = used + 1, messages + count, size_bytes + length, base + count
-    return (messages, size_bytes, next_offset, low, high, places) if used else None
+    return (used, messages, size_bytes, next_offset, low, high, places) if used else None
 
 
 spans = compiled("penstock.store._spans", spans_in_python)
