@@ -8,7 +8,7 @@ from tests.store.test_read import MINE, OTHER, PLENTY, Shelf
 
 from penstock.store import read
 from penstock.store.rowfiles import NOWHERE, ROW, ROW_BYTES
-from penstock.store.spans import spans_in_python
+from penstock.store.spans import joined_in_python, spans_in_python
 from penstock.testing.disk import FaultyDisk
 from penstock.wire.plain import plain, plain_run
 
@@ -74,6 +74,24 @@ def test_compiled_it_does_the_same(rows, messages_max, bytes_max):
     assert compiled(*asked) == spans_in_python(*asked)
 
 
+JOINS = pytest.mark.parametrize("joined", [joined_in_python, built("penstock.store._spans").joined])
+
+
+@JOINS
+def test_the_bytes_of_all_places_stand_behind_the_head(joined):
+    first, second = memoryview(b"abcdefgh"), memoryview(b"ABCDEFGH")
+    parts = [(first, 100, [102, 2, 100, 1]), (second, 200, [207, 1, 203, 0]), (first, 0, [])]
+    assert joined(b"head ", parts) == b"head cdaH"
+    assert joined(b"", []) == b""
+
+
+@JOINS
+@pytest.mark.parametrize("places", [[99, 1], [107, 2], [100, -1], [100, 9], [2**62, 1], [100], [100, 2**62]])
+def test_a_place_outside_of_its_segment_is_refused(joined, places):
+    with pytest.raises(ValueError, match=r"outside|length|argument"):
+        joined(b"", [(memoryview(b"abcdefgh"), 100, [100, 8]), (memoryview(b"abcdefgh"), 100, places)])
+
+
 # --- as the store uses it ---------------------------------------------------------------------------------------------
 
 
@@ -93,7 +111,7 @@ def test_it_is_what_a_plan_brings():
             batch = shelf.store.read(MINE, offset, messages_max, bytes_max)
             found = shelf.store.slices_now(MINE, offset, messages_max, bytes_max)
             assert found is not None
-            assert b"".join(found.payloads) == b"".join(batch.payloads)
+            assert found.behind(b"") == b"".join(batch.payloads)
             assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
             assert found.size_bytes == sum(map(len, batch.payloads))
 
@@ -101,7 +119,8 @@ def test_it_is_what_a_plan_brings():
 def test_a_run_leaves_in_one_piece():
     found = shelf_with_some().store.slices_now(MINE, 5, PLENTY, PLENTY)
     assert found is not None
-    assert (len(found.payloads), found.messages) == (1, 3)
+    ((_, _, places),) = found.parts
+    assert (len(places), found.messages) == (2, 3)
 
 
 def test_nothing_there_is_for_the_plan_to_say():
@@ -118,7 +137,7 @@ def test_rows_of_many_pieces_are_found_piece_by_piece(messages_max, bytes_max):
         batch = shelf.store.read(MINE, offset, messages_max, bytes_max)
         found = shelf.store.slices_now(MINE, offset, messages_max, bytes_max)
         assert found is not None
-        assert b"".join(found.payloads) == b"".join(batch.payloads)
+        assert found.behind(b"") == b"".join(batch.payloads)
         assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
 
 

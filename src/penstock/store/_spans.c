@@ -1,9 +1,10 @@
-/* From rows to the bytes of the log that they stand for, compiled: the same as `spans_in_python` in spans.py, which is
- * its definition and takes its place where this was not built.
+/* From rows to the bytes of the log that they stand for, compiled: the same as the functions `..._in_python` in spans.py,
+ * which are the definitions and take their place where this was not built.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { ROW_BYTES = 48, BASE = 8, LENGTH = 32, COUNT = 36 }; /* where in a row: see ROW in rowfiles.py */
 
@@ -82,8 +83,79 @@ static PyObject *spans(PyObject *module, PyObject *arguments)
     return answer;
 }
 
+/* --- the bytes ------------------------------------------------------------------------------------------------------ */
+
+/* One number of a list. */
+static int place_in(PyObject *places, Py_ssize_t index, int64_t *value)
+{
+    *value = PyLong_AsLongLong(PyList_GET_ITEM(places, index));
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* What lies in one segment, at `to`; only counted where that is NULL. -1 with an error. */
+static int64_t part_bytes(PyObject *part, char *to)
+{
+    Py_buffer view;
+    long long base;
+    PyObject *places;
+    if (!PyTuple_Check(part)) {
+        PyErr_SetString(PyExc_TypeError, "a part is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(part, "y*LO!", &view, &base, &PyList_Type, &places))
+        return -1;
+    int64_t total = 0, position, length;
+    Py_ssize_t count = PyList_GET_SIZE(places);
+    if (count % 2) {
+        PyErr_SetString(PyExc_ValueError, "a place without a length");
+        total = -1;
+    }
+    for (Py_ssize_t index = 0; total >= 0 && index < count; index += 2) {
+        if (place_in(places, index, &position) || place_in(places, index + 1, &length)) {
+            total = -1;
+        } else if (position < base || length < 0 || length > view.len || position - base > view.len - length) {
+            PyErr_SetString(PyExc_ValueError, "a place outside of its segment");
+            total = -1;
+        } else {
+            if (to != NULL)
+                memcpy(to + total, (const char *)view.buf + (position - base), (size_t)length);
+            total += length;
+        }
+    }
+    PyBuffer_Release(&view);
+    return total;
+}
+
+static PyObject *joined(PyObject *module, PyObject *arguments)
+{
+    PyObject *head, *parts;
+    if (!PyArg_ParseTuple(arguments, "SO!", &head, &PyList_Type, &parts))
+        return NULL;
+    int64_t total = PyBytes_GET_SIZE(head), more;
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(parts); index++) {
+        if ((more = part_bytes(PyList_GET_ITEM(parts, index), NULL)) < 0)
+            return NULL;
+        total += more;
+    }
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    if (found == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(found);
+    memcpy(to, PyBytes_AS_STRING(head), (size_t)PyBytes_GET_SIZE(head));
+    to += PyBytes_GET_SIZE(head);
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(parts); index++) { /* nothing has changed since they were counted */
+        if ((more = part_bytes(PyList_GET_ITEM(parts, index), to)) < 0) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        to += more;
+    }
+    return found;
+}
+
 static PyMethodDef methods[] = {
     {"spans", spans, METH_VARARGS, "See spans_in_python in spans.py."},
+    {"joined", joined, METH_VARARGS, "See joined_in_python in spans.py."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -24,7 +24,7 @@ from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_
 from penstock.store.log import Log
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import LOST, Rows
-from penstock.store.spans import Slices, spans
+from penstock.store.spans import Part, Slices, spans
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
@@ -99,7 +99,7 @@ class Reader:
         more. Piece by piece of the table, so that what is asked for costs what is found.
         """
         row = table.row_at_offset(offset)
-        payloads: list[memoryview] = []
+        parts: list[Part] = []
         messages = size_bytes = next_offset = 0
         while table.min_row <= row < table.visible_row:
             view, at, rows = table.place(row)
@@ -108,16 +108,16 @@ class Reader:
             if found is None:
                 break
             used, more_messages, more_bytes, behind, low, high, places = found
-            if payloads and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
+            if parts and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
                 break  # at least one is given, whatever its size, but not of every piece
             if low < self.trusted_from or not self._is_here(low, high):
                 break
-            payloads += self._slices(low, places[::2], places[1::2])
+            parts.append((*self._segment_at(low), places))
             messages, size_bytes, next_offset = messages + more_messages, size_bytes + more_bytes, behind
             if used < rows or messages >= messages_max:
                 break
             row += rows
-        return Slices(payloads, messages, size_bytes, next_offset) if payloads else None
+        return Slices(parts, messages, size_bytes, next_offset) if parts else None
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
@@ -148,9 +148,13 @@ class Reader:
             return False
         return self._residency.holds(self._log.segments.get(number), place, high - low)
 
+    def _segment_at(self, position: int) -> tuple[memoryview, int]:
+        """Its mapping, and where it begins in the log."""
+        number = position // self._log.segments.segment_bytes
+        return self._log.segments.get(number).view, number * self._log.segments.segment_bytes
+
     def _slices(self, low: int, positions: list[int], lengths: list[int]) -> list[memoryview]:
-        number = low // self._log.segments.segment_bytes
-        view, base = self._log.segments.get(number).view, number * self._log.segments.segment_bytes
+        view, base = self._segment_at(low)
         return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
 
 

@@ -1,8 +1,9 @@
 """Which bytes of the log a read of neighbouring rows brings: the shortest way from rows to what is sent, for who hands
 messages on as they are.
 
-`_spans.c` is `spans_in_python`, compiled: a pull of 32 messages asked numpy eight small questions, 3 us each, where one
-walk over the rows answers them all.
+`_spans.c` has both functions compiled. A pull of 32 messages asked numpy eight small questions, 3 us each, where one
+walk over the rows answers them all; and a slice of the mapping for each message, to be joined a moment later, costs
+more than the copy of its bytes.
 """
 
 from typing import NamedTuple
@@ -10,14 +11,20 @@ from typing import NamedTuple
 from penstock.compiled import compiled
 from penstock.store.rowfiles import ROW, ROW_BYTES
 
+Part = tuple[memoryview, int, list[int]]  # a segment, where it begins in the log, and positions and lengths in turn
+
 
 class Slices(NamedTuple):
-    """Messages as they lie in the log; those that touch there are one payload."""
+    """Messages as they lie in the log. Good for this turn of the loop: nothing keeps their segments there."""
 
-    payloads: list[memoryview]
+    parts: list[Part]
     messages: int
     size_bytes: int
     next_offset: int
+
+    def behind(self, head: bytes) -> bytes:
+        """All of them, behind some bytes of the caller's."""
+        return joined(head, self.parts)
 
 
 Spans = tuple[int, int, int, int, int, int, list[int]]
@@ -48,4 +55,18 @@ def spans_in_python(view: memoryview, at: int, rows: int, messages_max: int, byt
     return (used, messages, size_bytes, next_offset, low, high, places) if used else None
 
 
-spans = compiled("penstock.store._spans", spans_in_python)
+def joined_in_python(head: bytes, parts: list[Part]) -> bytes:
+    """What lies in the log at these places, behind `head`. ValueError for a place outside of its segment."""
+    found: list[bytes | memoryview] = [head]
+    for view, base, places in parts:
+        for position, length in zip(places[::2], places[1::2], strict=True):
+            at = position - base
+            if at < 0 or length < 0 or at + length > len(view):
+                raise ValueError("a place outside of its segment")
+            found.append(view[at : at + length])
+    return b"".join(found)
+
+
+_COMPILED = "penstock.store._spans"
+spans = compiled(_COMPILED, spans_in_python)
+joined = compiled(_COMPILED, joined_in_python)

@@ -8,7 +8,7 @@ returns. Bounds: the frame's size (`wire`), the requests under way, what the cli
 import asyncio
 import itertools
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock import logs
@@ -187,13 +187,12 @@ class Connection(asyncio.BufferedProtocol):
         self._count_out(len(body))
         self.answer(pack(code, frame.opaque, Flag.RESPONSE, VERSION, frame.form, remark, ext, body))
 
-    def reply_slices(self, frame: Frame, head: bytes, slices: list[memoryview], size_bytes: int) -> None:
-        """As `reply`, in its final form up to a body that is not put together here, and has so many bytes."""
+    def reply_with(self, frame: Frame, parts: Sequence[bytes | memoryview], size_bytes: int) -> None:
+        """As `reply`, in its final form, which need not be put together; its body has so many bytes."""
         if frame.oneway:
             return
         self._count_out(size_bytes)
-        self._out.append(head)
-        self._out.extend(slices)
+        self._out.extend(parts)
         self.under_way -= 1
         if self._out_bytes >= LARGE_BYTES:
             self._write_out()

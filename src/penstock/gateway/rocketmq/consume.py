@@ -127,7 +127,8 @@ class Consume:
             self._later(call, self._read_mixed(call, bounds, may_wait))
         elif call.wanted is ALL and (found := self._fetcher.slices_now(queue, offset, *call.limits)):
             head = found_head(call.frame, found.next_offset, bounds, found.size_bytes)
-            self._hand_out(call, head, found.payloads, found.messages, found.size_bytes)
+            self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
+            call.connection.reply_with(call.frame, [found.behind(head)], found.size_bytes)
         else:
             self._read_some(call, bounds)
 
@@ -194,7 +195,7 @@ class Consume:
 
     def _hand_out(self, call: "_Call", head: bytes, payloads: list[memoryview], messages: int, size_bytes: int) -> None:
         self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
-        call.connection.reply_slices(call.frame, head, payloads, size_bytes)
+        call.connection.reply_with(call.frame, [head, *payloads], size_bytes)
 
     def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int, empty: int = 0) -> None:
         """None of what was looked at is for this client."""
