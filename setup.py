@@ -19,7 +19,7 @@ setup(
         Extension(
             f"penstock.{loop.replace('/', '.')}",
             sources=[f"src/penstock/{loop}.c"],
-            depends=["src/penstock/slots.h", "src/penstock/stores.h"],
+            depends=["src/penstock/slots.h", "src/penstock/stores.h", "src/penstock/wire/rocketmq/tags.h"],
             extra_compile_args=["-O2", "-fwrapv"],  # numbers that lie wrap, as numpy's do
             optional=True,
         )

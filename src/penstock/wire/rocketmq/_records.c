@@ -5,6 +5,7 @@
  */
 #include "../../slots.h"
 #include "../../stores.h"
+#include "tags.h"
 #include <string.h>
 
 #define MAGIC 0xDAA320A7u
@@ -16,8 +17,6 @@
 #define OFFSET_BITS 36
 #define QUEUE_END ((int64_t)1 << (63 - OFFSET_BITS)) /* the first that a physical offset has no room for */
 #define BATCHED_BYTES 20 /* of a message in a batch, up to its body */
-#define NAME_END 1
-#define VALUE_END 2
 
 static PyObject *crc32;
 
@@ -271,46 +270,6 @@ static void raise_batch_error(const char *format, ...)
 struct part { /* one message of a batch, as `measured` tells of it */
     int64_t start, length, flag, body_at, body_bytes, properties_at, properties_bytes, tag;
 };
-
-static uint32_t hash_unit(uint32_t hash, uint32_t unit)
-{
-    return 31 * hash + unit;
-}
-
-/* Java's String.hashCode of a text in UTF-8 that was found sound. */
-static int64_t java_hash(const unsigned char *at, const unsigned char *end)
-{
-    uint32_t hash = 0;
-    while (at < end) {
-        uint32_t code = *at++;
-        int more = code < 0xC0 ? 0 : code < 0xE0 ? 1 : code < 0xF0 ? 2 : 3;
-        if (more)
-            code &= 0x3F >> more;
-        for (; more && at < end; more--)
-            code = code << 6 | (*at++ & 0x3F);
-        if (code >= 0x10000) {
-            hash = hash_unit(hash, 0xD800 + ((code - 0x10000) >> 10));
-            code = 0xDC00 + ((code - 0x10000) & 0x3FF);
-        }
-        hash = hash_unit(hash, code);
-    }
-    return (int32_t)hash;
-}
-
-/* The hash of the first property TAGS, 0 where there is none. */
-static int64_t tag_in(const unsigned char *at, const unsigned char *end)
-{
-    static const char marker[] = {'T', 'A', 'G', 'S', NAME_END};
-    while (at < end) {
-        const unsigned char *value_end = memchr(at, VALUE_END, (size_t)(end - at));
-        if (value_end == NULL)
-            value_end = end;
-        if (value_end - at >= (Py_ssize_t)sizeof marker && memcmp(at, marker, sizeof marker) == 0)
-            return java_hash(at + sizeof marker, value_end);
-        at = value_end + 1;
-    }
-    return 0;
-}
 
 static int is_ascii(const unsigned char *at, Py_ssize_t length)
 {

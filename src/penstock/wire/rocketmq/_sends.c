@@ -8,6 +8,7 @@
  */
 #include "../../slots.h"
 #include "../../stores.h"
+#include "tags.h"
 #include <string.h>
 
 #define FRAME_BYTES_MAX (16 * 1024 * 1024)
@@ -21,8 +22,6 @@
 #define DIGITS_MAX 18
 #define SHARED_MAX 32 /* properties of a batch */
 #define OFFSET_BITS 36
-#define NAME_END 1
-#define VALUE_END 2
 
 /* What is asked for one message, as `ASKED` in sends.py has it. */
 struct asked {
@@ -259,25 +258,6 @@ static int holds(const unsigned char *at, Py_ssize_t length, const char *wanted,
         if (memcmp(at, wanted, (size_t)wanted_bytes) == 0)
             return 1;
         at++;
-    }
-    return 0;
-}
-
-/* The hash of the first property TAGS, as Java has it; 0 where there is none. */
-static int64_t tag_in(const unsigned char *at, const unsigned char *end)
-{
-    static const char marker[] = {'T', 'A', 'G', 'S', NAME_END};
-    while (at < end) {
-        const unsigned char *value_end = memchr(at, VALUE_END, (size_t)(end - at));
-        if (value_end == NULL)
-            value_end = end;
-        if (value_end - at >= (Py_ssize_t)sizeof marker && memcmp(at, marker, sizeof marker) == 0) {
-            uint32_t hash = 0;
-            for (at += sizeof marker; at < value_end; at++)
-                hash = 31 * hash + *at;
-            return (int32_t)hash;
-        }
-        at = value_end + 1;
     }
     return 0;
 }
