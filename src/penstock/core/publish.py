@@ -43,6 +43,11 @@ class Publisher:
         complete = len(fresh) == len(entries)
         self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
 
+    def check_length(self, length: int) -> None:
+        """For who has several to publish, and one that is too large is not to take the others along."""
+        if length > self._bytes_max:
+            raise MessageTooLarge(length, self._bytes_max)
+
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog. What comes
         here was taken before, in some form: it is not refused for its size now.

@@ -4,10 +4,12 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.gateway.rocketmq.conftest import Client
 from tests.gateway.rocketmq.test_produce import in_batch
 
 from penstock.errors import StoreReadOnly
 from penstock.gateway.rocketmq.ordinary import Ordinary
+from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode
 
 EXT = {
@@ -117,3 +119,15 @@ async def test_who_waits_for_a_sync_that_fails_is_told(taken, penstock, client, 
     assert taken[-1]
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "the disk is gone" in refused.remark
+
+
+async def test_one_that_is_too_large_does_not_take_its_neighbours_along():
+    async with serving(broker={"message_bytes_max": 2_000}) as penstock:
+        client = await Client.to(penstock.addresses["broker"])
+        await client.send("orders", b"makes the topic")
+        fine, large, too = await asyncio.gather(
+            *(client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, "e": 0}, bytes(size)) for size in (1, 2_000, 2))
+        )
+        assert (fine.code, too.code) == (0, 0)
+        assert (large.code, "2000" in large.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+        await client.close()

@@ -156,6 +156,7 @@ class Produce:
         if asked.batch:
             return self._batch(frame, asked, record), index
         complete(record, frame.body, asked.flag, asked.properties)
+        self._publisher.check_length(record.length)
         if sys_flag & SysFlag.TRANSACTION_BITS or _DELAY in asked.properties or _TIME in asked.properties:
             record = self._kept.placed(record, asked.properties, held)
         return record, index
@@ -172,6 +173,7 @@ class Produce:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
         if not run.count:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+        self._publisher.check_length(run.length)
         return run
 
     def topic_for(self, asked: Send | SendV2, version: int) -> Topic:
