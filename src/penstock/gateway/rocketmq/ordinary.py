@@ -3,7 +3,6 @@ one piece of bytes for all answers. What that is, `wire.rocketmq.sends` says; ev
 refused, goes the way of every request (`routes`, `produce`), which is also what these lines have to agree with.
 """
 
-from penstock import logs
 from penstock.core.authorizer import Authorizer
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics
@@ -20,8 +19,6 @@ from penstock.wire.rocketmq.frame import JSON, pack
 from penstock.wire.rocketmq.heads import v6_flags
 from penstock.wire.rocketmq.record import Record, length_of
 from penstock.wire.rocketmq.sends import ASKED, Asked, Parts, Stored, answers, front, records
-
-log = logs.get(__name__)
 
 _ADDED = ADDED.encode()
 
