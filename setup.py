@@ -9,6 +9,7 @@ LOOPS = (
     "store/_spans",
     "store/_syncing",
     "spark/_columns",
+    "wire/rocketmq/_pulls",
     "wire/rocketmq/_records",
     "wire/rocketmq/_runs",
     "wire/rocketmq/_sends",
@@ -19,7 +20,12 @@ setup(
         Extension(
             f"penstock.{loop.replace('/', '.')}",
             sources=[f"src/penstock/{loop}.c"],
-            depends=["src/penstock/slots.h", "src/penstock/stores.h", "src/penstock/wire/rocketmq/tags.h"],
+            depends=[
+                "src/penstock/slots.h",
+                "src/penstock/stores.h",
+                "src/penstock/wire/rocketmq/headers.h",
+                "src/penstock/wire/rocketmq/tags.h",
+            ],
             extra_compile_args=["-O2", "-fwrapv"],  # numbers that lie wrap, as numpy's do
             optional=True,
         )

@@ -18,6 +18,7 @@ MODULES = (
     "penstock.store._spans",
     "penstock.store._syncing",
     "penstock.spark._columns",
+    "penstock.wire.rocketmq._pulls",
     "penstock.wire.rocketmq._records",
     "penstock.wire.rocketmq._runs",
     "penstock.wire.rocketmq._sends",

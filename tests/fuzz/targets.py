@@ -14,8 +14,10 @@ from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, run_of
 from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, decoded, frames_in, pack
+from penstock.wire.rocketmq.pulls import front as pulls_front
+from penstock.wire.rocketmq.pulls import front_in_python as pulls_in_python
 from penstock.wire.rocketmq.record import Record, messages_in
-from penstock.wire.rocketmq.requests import SendV2, fields_of, request_in
+from penstock.wire.rocketmq.requests import Pull, SendV2, fields_of, request_in
 from penstock.wire.rocketmq.sends import ASKED, front, front_in_python
 from penstock.wire.rocketmq.sql92 import SqlError, compiled
 
@@ -60,6 +62,22 @@ def sends(data: bytes) -> None:
             check(view[row[7] : row[7] + row[8]] == each.body, "the body is another")
             begin = "" if typed.batch else typed.properties
             check(own.startswith(begin.encode()) and own.endswith(SHARED), "the properties are others")
+
+
+def pulls(data: bytes) -> None:
+    """What is taken as ordinary pulls, whichever way, is what the same frames say."""
+    view = memoryview(data)
+    for taking in {pulls_in_python, pulls_front}:
+        found = taking(view, 0, len(data))
+        frames, behind = frames_in(view, found[-1][0] if found else 0, request_in)
+        check(not found or behind == found[-1][0], "what was taken is not whole frames")
+        for each, asked in zip(frames, found, strict=True):
+            own = fields_of(Pull, each)
+            check(asked[1:3] == (each.opaque, each.version), "it is another request")
+            about = (own.consumerGroup, own.topic, own.queueId, own.queueOffset, own.maxMsgNums, own.maxMsgBytes)
+            check(asked[3:9] == about, "it is about something else")
+            rest = (own.sysFlag, own.commitOffset, own.suspendTimeoutMillis, own.subVersion)
+            check(asked[9:] == rest, "what was asked is something else")
 
 
 def json_header(data: bytes) -> None:
@@ -145,6 +163,7 @@ def sql(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     "frame": frame,
     "sends": sends,
+    "pulls": pulls,
     "json_header": json_header,
     "binary_header": binary_header,
     "properties": properties,

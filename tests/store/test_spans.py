@@ -26,34 +26,41 @@ def table(*rows: tuple[int, int, int, int]) -> memoryview:
 @BOTH
 def test_what_touches_is_one_span(spans):
     view = table((100, 10, 0, 1), (110, 5, 1, 1), (300, 7, 2, 1), (50, 50, 3, 1))
-    assert spans(view, 0, 4, 10, 1_000) == (4, 4, 72, 4, 50, 307, [100, 15, 300, 7, 50, 50])
+    assert spans(view, 0, 4, -1, 10, 1_000) == (4, 4, 72, 4, 50, 307, [100, 15, 300, 7, 50, 50])
 
 
 @BOTH
 def test_both_limits_hold_but_one_always_goes(spans):
     view = table((0, 10, 0, 4), (10, 10, 4, 4), (20, 10, 8, 4))
-    assert spans(view, 0, 3, 8, 1_000) == (2, 8, 20, 8, 0, 20, [0, 20])
-    assert spans(view, 0, 3, 1_000, 29) == (2, 8, 20, 8, 0, 20, [0, 20])
-    assert spans(view, 0, 3, 1, 1) == (1, 4, 10, 4, 0, 10, [0, 10])
+    assert spans(view, 0, 3, -1, 8, 1_000) == (2, 8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, -1, 1_000, 29) == (2, 8, 20, 8, 0, 20, [0, 20])
+    assert spans(view, 0, 3, -1, 1, 1) == (1, 4, 10, 4, 0, 10, [0, 10])
 
 
 @BOTH
 def test_it_begins_where_it_is_told(spans):
     view = table((0, 10, 0, 1), (10, 10, 1, 1), (20, 10, 2, 1))
-    assert spans(view, ROW_BYTES, 2, 10, 1_000) == (2, 2, 20, 3, 10, 30, [10, 20])
+    assert spans(view, ROW_BYTES, 2, -1, 10, 1_000) == (2, 2, 20, 3, 10, 30, [10, 20])
 
 
 @BOTH
 def test_a_lost_row_takes_a_closer_look(spans):
-    assert spans(table((0, 10, 0, 1), (NOWHERE, 0, 1, 1)), 0, 2, 10, 1_000) is None
-    assert spans(table((0, 10, 0, 1)), 0, 0, 10, 1_000) is None
+    assert spans(table((0, 10, 0, 1), (NOWHERE, 0, 1, 1)), 0, 2, -1, 10, 1_000) is None
+    assert spans(table((0, 10, 0, 1)), 0, 0, -1, 10, 1_000) is None
+
+
+@BOTH
+def test_a_first_row_that_does_not_begin_with_the_offset_takes_a_closer_look(spans):
+    assert spans(table((0, 10, 7, 2)), 0, 1, 7, 10, 1_000) == (1, 2, 10, 9, 0, 10, [0, 10])
+    assert spans(table((0, 10, 7, 2)), 0, 1, 8, 10, 1_000) is None
+    assert spans(table((0, 10, 7, 0)), 0, 1, 7, 10, 1_000) is None
 
 
 @BOTH
 @pytest.mark.parametrize(("at", "rows"), [(-1, 1), (0, 3), (0, -1), (ROW_BYTES, 2), (3 * ROW_BYTES, 0), (0, ENOUGH)])
 def test_rows_outside_the_memory_are_refused(spans, at, rows):
     with pytest.raises(ValueError, match="no such rows"):
-        spans(table((0, 1, 0, 1), (1, 1, 1, 1)), at, rows, 10, 1_000)
+        spans(table((0, 1, 0, 1), (1, 1, 1, 1)), at, rows, -1, 10, 1_000)
 
 
 ROWS = st.lists(
@@ -68,9 +75,9 @@ ROWS = st.lists(
 LIMITS = st.one_of(st.integers(0, 300), st.integers(-ENOUGH, ENOUGH))
 
 
-@given(ROWS, LIMITS, LIMITS)
-def test_compiled_it_does_the_same(rows, messages_max, bytes_max):
-    asked = (table(*rows), 0, len(rows), messages_max, bytes_max)
+@given(ROWS, st.integers(-1, 3), LIMITS, LIMITS)
+def test_compiled_it_does_the_same(rows, first, messages_max, bytes_max):
+    asked = (table(*rows), 0, len(rows), first, messages_max, bytes_max)
     assert compiled(*asked) == spans_in_python(*asked)
 
 
@@ -123,8 +130,31 @@ def test_a_run_leaves_in_one_piece():
     assert (len(places), found.messages) == (2, 3)
 
 
-def test_nothing_there_is_for_the_plan_to_say():
-    assert shelf_with_some().store.slices_now(MINE, 8, PLENTY, PLENTY) is None
+@pytest.mark.parametrize("offset", [-1, 8, 9])
+def test_nothing_there_is_for_the_plan_to_say(offset):
+    assert shelf_with_some().store.slices_now(MINE, offset, PLENTY, PLENTY) is None
+
+
+def test_it_tells_where_the_queue_begins_and_ends():
+    shelf = shelf_with_some()
+    shelf.store.trim(MINE, 2)
+    assert shelf.store.slices_now(MINE, 1, PLENTY, PLENTY) is None
+    found = shelf.store.slices_now(MINE, 3, 1, PLENTY)
+    assert found is not None
+    assert (found.next_offset, found.min_offset, found.max_offset) == (4, 2, 8)
+
+
+def test_rows_that_hold_several_messages_are_found_all_the_same():
+    """Neither the row that its offset speaks for, nor one that is there."""
+    shelf = shelf_with_some()
+    for _ in range(4):
+        five = plain(MINE, b"five")
+        five.count = 5
+        shelf.store.append([five])
+    for offset in range(8, 28):
+        batch, found = shelf.store.read(MINE, offset, 5, PLENTY), shelf.store.slices_now(MINE, offset, 5, PLENTY)
+        assert found is not None
+        assert found.behind(b"") == b"".join(batch.payloads)
 
 
 @pytest.mark.parametrize("bytes_max", [1, 60, 100, 350, 500, PLENTY])

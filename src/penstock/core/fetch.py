@@ -17,7 +17,16 @@ from penstock.store.read import Batch, Damage, Plan
 from penstock.store.spans import Slices
 from penstock.store.store import Bounds, Store
 
-__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Tags", "narrowed", "numbered"]  # what a gateway gets in its hands
+__all__ = [
+    "Batch",
+    "Bounds",
+    "Fetcher",
+    "Plan",
+    "Slices",
+    "Tags",
+    "narrowed",
+    "numbered",
+]  # what a gateway gets in its hands
 
 Tags = frozenset[int]
 
@@ -94,9 +103,11 @@ class Fetcher:
         found: npt.NDArray[np.int64] = rows["base"][rows["tag"] == tag]
         return found
 
-    def slices_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
-        """What is in memory, from an offset on, for who hands it on as it is; None when that takes a plan."""
-        return self._store.slices_now(queue, offset, messages_max, bytes_max)
+    def slices_now(self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int) -> Slices | None:
+        """What is in memory, from an offset on, for who hands it on as it is; None when that takes a plan, or when
+        something in the queue may be in another encoding than these.
+        """
+        return self._store.slices_now(queue, offset, messages_max, bytes_max, encodings)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
         """Which messages a read would bring: with `tags` (their hashes) only those."""

@@ -44,6 +44,10 @@ class GroupsSettings:
         """What holds for a group, set or not."""
         return self._settings.get(name) or GroupSettings(name=name)
 
+    def find(self, name: str) -> GroupSettings | None:
+        """What was set for a group; replaced when it is set anew."""
+        return self._settings.get(name)
+
     def check_consume(self, name: str) -> None:
         """Raises when the group may not consume at present."""
         settings = self._settings.get(name)

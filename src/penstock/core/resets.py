@@ -126,6 +126,10 @@ class Resets:
         now_ms = self._clock.now_ms()
         self._bus.emit(ResetConfirmed(at_ms=now_ms, group=group, topic=topic, queue=queue, address=line.address))
 
+    def concerns(self, line: Line, key: Key) -> bool:
+        """Whether a pull there, or an offset that is committed, may have to do with a reset: then ask."""
+        return key in self._of_group or line in self._of_line
+
     def counts(self, group: str, topic: str, queue: int, offset: int) -> bool:
         """Whether an offset that a client commits is to be taken: not while a reset waits for its first pull."""
         target = self._of_group.get((group, topic, queue))

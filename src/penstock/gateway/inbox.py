@@ -65,7 +65,8 @@ class Inbox:
         rest = end - used
         if rest <= ASIDE_BYTES_MAX:
             self._aside = bytes(view[used:end]) if rest else b""
-            self.let_go()
+            if self._own is not None:
+                self.let_go()
         elif view is self._own and not used and end < len(view):
             self._end = end  # there is room
         else:

@@ -29,11 +29,20 @@ static int add(PyObject *list, int64_t value)
     return failed;
 }
 
-/* The rows from `row` on. 1 when it was done, 0 when one of them is lost, -1 with an error set. */
-static int walk(const unsigned char *row, int64_t rows, int64_t messages_max, int64_t bytes_max, struct found *found,
-                PyObject *places)
+/* Whether a row is known to begin with an offset; any does for -1. */
+static int begins_with(const unsigned char *row, int64_t offset)
+{
+    return offset < 0 || (little(row + BASE, 8) == offset && little(row + COUNT, 4) > 0);
+}
+
+/* The rows from `row` on. 1 when it was done, 0 when one of them is lost or the first is another one, -1 with an error
+ * set. */
+static int walk(const unsigned char *row, int64_t rows, int64_t first, int64_t messages_max, int64_t bytes_max,
+                struct found *found, PyObject *places)
 {
     int64_t start = 0, end = 0; /* of what touches, and is not in `places` yet */
+    if (rows && !begins_with(row, first))
+        return 0;
     for (; found->rows < rows; row += ROW_BYTES) {
         int64_t position = little(row, 8), length = little(row + LENGTH, 4), count = little(row + COUNT, 4);
         if (position < 0 || length < 0)
@@ -62,15 +71,15 @@ static int walk(const unsigned char *row, int64_t rows, int64_t messages_max, in
 static PyObject *spans(PyObject *module, PyObject *arguments)
 {
     Py_buffer view;
-    long long at, rows, messages_max, bytes_max;
-    if (!PyArg_ParseTuple(arguments, "y*LLLL", &view, &at, &rows, &messages_max, &bytes_max))
+    long long at, rows, first, messages_max, bytes_max;
+    if (!PyArg_ParseTuple(arguments, "y*LLLLL", &view, &at, &rows, &first, &messages_max, &bytes_max))
         return NULL;
     PyObject *places = NULL, *answer = NULL;
     if (at < 0 || rows < 0 || at > view.len || rows > (view.len - at) / ROW_BYTES)
         PyErr_SetString(PyExc_ValueError, "no such rows");
     else if ((places = PyList_New(0)) != NULL) {
         struct found found = {0};
-        int done = walk((const unsigned char *)view.buf + at, rows, messages_max, bytes_max, &found, places);
+        int done = walk((const unsigned char *)view.buf + at, rows, first, messages_max, bytes_max, &found, places);
         if (done > 0)
             answer = Py_BuildValue("(LLLLLLO)", (long long)found.rows, (long long)found.messages,
                                    (long long)found.size_bytes, (long long)found.next_offset, (long long)found.low,

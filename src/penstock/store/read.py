@@ -98,64 +98,77 @@ class Reader:
         is not easy any more; None where it is not from the beginning, or where there is nothing: a plan then tells
         more. Piece by piece of the table, so that what is asked for costs what is found.
         """
-        row = table.row_at_offset(offset)
+        if not table.min_offset <= offset < table.visible_offset:
+            return None
+        row, first = table.likely_row(offset), offset
+        if row >= table.visible_row:
+            row, first = table.row_at_offset(offset), -1
         parts: list[Part] = []
         messages = size_bytes = next_offset = 0
         while table.min_row <= row < table.visible_row:
             view, at, rows = table.place(row)
             rows = min(rows, table.visible_row - row)
-            found = spans(view, at, rows, messages_max - messages, bytes_max - size_bytes)
+            found = spans(view, at, rows, first, messages_max - messages, bytes_max - size_bytes)
             if found is None:
-                break
+                if parts or first < 0:
+                    break
+                row, first = table.row_at_offset(offset), -1  # not where it was likely: look for it
+                continue
             used, more_messages, more_bytes, behind, low, high, places = found
             if parts and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
                 break  # at least one is given, whatever its size, but not of every piece
-            if low < self.trusted_from or not self._is_here(low, high):
+            where = self._mapping(low, high) if low >= self.trusted_from else None
+            if where is None:
                 break
-            parts.append((*self._segment_at(low), places))
+            parts.append((*where, places))
             messages, size_bytes, next_offset = messages + more_messages, size_bytes + more_bytes, behind
             if used < rows or messages >= messages_max:
                 break
-            row += rows
-        return Slices(parts, messages, size_bytes, next_offset) if parts else None
+            row, first = row + rows, -1
+        return (
+            Slices(parts, messages, size_bytes, next_offset, table.min_offset, table.visible_offset) if parts else None
+        )
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
         rows = plan.rows
         if plan.together and len(rows) > _FEW:
             starts, ends = _neighbours(rows)
-            if self._is_easy(plan, int(starts.min()), int(ends.max())):
-                return plan.batch(self._slices(int(starts[0]), starts.tolist(), (ends - starts).tolist()))
+            where = self._easy(plan, int(starts.min()), int(ends.max()))
+            if where is not None:
+                return plan.batch(_slices(*where, starts.tolist(), (ends - starts).tolist()))
         elif len(rows):
             positions, lengths = rows["position"].tolist(), rows["length"].tolist()  # lists: they are few
             low, high = min(positions), max(map(add, positions, lengths))
-            if self._is_easy(plan, low, high):
-                return plan.batch(self._slices(low, positions, lengths))
+            where = self._easy(plan, low, high)
+            if where is not None:
+                return plan.batch(_slices(*where, positions, lengths))
         plan.keep()
         return _Cold(self, self._log, plan).load(wait)
 
-    def _is_easy(self, plan: "Plan", low: int, high: int) -> bool:
-        return self._is_here(low, high) and (low >= self.trusted_from or plan.is_proved())
+    def _easy(self, plan: "Plan", low: int, high: int) -> tuple[memoryview, int] | None:
+        """As `_mapping`, for what need not be checked."""
+        return self._mapping(low, high) if low >= self.trusted_from or plan.is_proved() else None
 
-    def _is_here(self, low: int, high: int) -> bool:
-        """Whether all between two positions lies in one segment, and in memory."""
-        number, place = divmod(low, self._log.segments.segment_bytes)
-        if low < 0 or number != (high - 1) // self._log.segments.segment_bytes:
-            return False
-        if low >= max(self.trusted_from, self._log.end - self._hot_bytes):
-            return True
-        if number not in self._log.segments.numbers:
-            return False
-        return self._residency.holds(self._log.segments.get(number), place, high - low)
+    def _mapping(self, low: int, high: int) -> tuple[memoryview, int] | None:
+        """Of the segment that holds all between two positions, and where it begins in the log; None where they lie in
+        several, or not in memory.
+        """
+        segments = self._log.segments
+        number = low // segments.segment_bytes
+        base = number * segments.segment_bytes
+        if low < 0 or high > base + segments.segment_bytes:
+            return None
+        if low < self.trusted_from or low < self._log.end - self._hot_bytes:  # else it was written a moment ago
+            if number not in segments.numbers:
+                return None
+            if not self._residency.holds(segments.get(number), low - base, high - low):
+                return None
+        return segments.get(number).view, base
 
-    def _segment_at(self, position: int) -> tuple[memoryview, int]:
-        """Its mapping, and where it begins in the log."""
-        number = position // self._log.segments.segment_bytes
-        return self._log.segments.get(number).view, number * self._log.segments.segment_bytes
 
-    def _slices(self, low: int, positions: list[int], lengths: list[int]) -> list[memoryview]:
-        view, base = self._segment_at(low)
-        return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
+def _slices(view: memoryview, base: int, positions: list[int], lengths: list[int]) -> list[memoryview]:
+    return [view[at - base : at - base + length] for at, length in zip(positions, lengths, strict=True)]
 
 
 def _neighbours(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -7,7 +7,6 @@ a time.
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
 
 from penstock.store.files import Disk, File
 from penstock.store.format import LOG_FOLDER
@@ -57,8 +56,10 @@ class Segments:
             self._open[number] = segment
             self._forget_oldest()
         else:
-            with suppress(KeyError):  # closed by another thread meanwhile: what we have in hand is still good
+            try:  # noqa: SIM105  # asked for with every read: a context manager would cost more than all else here
                 self._open.move_to_end(number)
+            except KeyError:  # closed by another thread meanwhile: what we have in hand is still good
+                pass
         return segment
 
     def pin(self, numbers: set[int]) -> dict[int, File | None]:

@@ -21,6 +21,8 @@ class Slices(NamedTuple):
     messages: int
     size_bytes: int
     next_offset: int
+    min_offset: int  # from where to where their queue holds something, as consumers see it
+    max_offset: int
 
     def behind(self, head: bytes) -> bytes:
         """All of them, behind some bytes of the caller's."""
@@ -30,10 +32,13 @@ class Slices(NamedTuple):
 Spans = tuple[int, int, int, int, int, int, list[int]]
 
 
-def spans_in_python(view: memoryview, at: int, rows: int, messages_max: int, bytes_max: int) -> Spans | None:
+def spans_in_python(
+    view: memoryview, at: int, rows: int, first: int, messages_max: int, bytes_max: int
+) -> Spans | None:
     """Of `rows` rows that lie at `at`, as many as both limits allow, but at least one. How many, messages, bytes, the
     next offset, between which positions all of it lies, and where: positions and lengths in turn, of what touches in
-    the log. None when there is nothing, or a row is lost: then it takes a closer look.
+    the log. None when there is nothing, a row is lost, or the first does not begin with the offset `first` (any does
+    for -1): then it takes a closer look.
     """
     if at < 0 or rows < 0 or at + rows * ROW_BYTES > len(view):
         raise ValueError("no such rows")
@@ -42,7 +47,7 @@ def spans_in_python(view: memoryview, at: int, rows: int, messages_max: int, byt
     places: list[int] = []
     for place in range(at, at + rows * ROW_BYTES, ROW_BYTES):
         position, base, _, _, length, count, _, _ = ROW.unpack_from(view, place)
-        if position < 0 or length < 0:
+        if position < 0 or length < 0 or (not used and first >= 0 and (base != first or count <= 0)):
             return None
         if used and (size_bytes + length > bytes_max or messages + count > messages_max):
             break

@@ -39,6 +39,7 @@ log = logs.get(__name__)
 
 FACTS_PER_ENTRY = 1_000
 FACTS_ENTRY_BYTES = 256 * KIB  # then another begins; one fact may be larger
+EVERY = -1  # encoding: all bits
 
 
 class Bounds(NamedTuple):
@@ -274,9 +275,16 @@ class Store:
         table = self.table(queue)
         return Bounds(table.min_offset, table.visible_offset, table.min_row, table.visible_row)
 
-    def slices_now(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
-        """As they lie in the log, where that is easy: see `Reader.slices_now`."""
-        return self._reader.slices_now(self.table(queue), offset, messages_max, bytes_max)
+    def slices_now(
+        self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int = EVERY
+    ) -> Slices | None:
+        """As they lie in the log, where that is easy (see `Reader.slices_now`) and where nothing in the queue may be
+        in another encoding than these, a bit for each.
+        """
+        table = self.table(queue)
+        if table.encodings & ~encodings:
+            return None
+        return self._reader.slices_now(table, offset, messages_max, bytes_max)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Plan:
         return self._reader.plan_offset(self.table(queue), offset, messages_max, bytes_max)

@@ -219,7 +219,7 @@ class QueueTable:
             return self.min_row
         if offset >= self.next_offset:
             return self.next_row
-        row = self.min_row + offset - self.min_offset  # where it is when every row holds one message
+        row = self.likely_row(offset)
         if row < self.next_row and self._begins_with(row, offset):
             return row
         rows, low = self._piece_for(bisect_right(self.piece_offsets, offset) - 1)
@@ -228,6 +228,10 @@ class QueueTable:
             return low
         holds = int(rows["base"][index]) + int(rows["count"][index]) > offset
         return low + index if holds else low + index + 1
+
+    def likely_row(self, offset: int) -> int:
+        """Where an offset is when every row holds one message, and none was lost."""
+        return self.min_row + offset - self.min_offset
 
     def _begins_with(self, row: int, offset: int) -> bool:
         """Whether a row is known to hold messages from an offset on: one look instead of a search."""

@@ -128,7 +128,7 @@ async def test_rows_far_apart_come_back_in_order(desk):
 async def test_what_is_on_the_disk_is_read_aside_and_nobody_else_waits(desk, monkeypatch):
     """The first read finds nothing in memory; what happens in between is not lost."""
     place = await desk.queue(messages=5)
-    monkeypatch.setattr("penstock.store.read.Reader._is_easy", lambda *anything: False)
+    monkeypatch.setattr("penstock.store.read.Reader._easy", lambda *anything: None)
     monkeypatch.setattr(LocalFile, "is_resident", lambda *anything: False)
     monkeypatch.setattr(LocalFile, "read_all", _only_when_waiting(LocalFile.read_all))
     attached = await desk.subscriptions.create(place, "s", 0, SHARED)

@@ -4,8 +4,8 @@ collide.
     connection.py  one socket: frames in, answers out, everything of one read at once
     routes.py      which code does what, and which action that needs; errors to codes
     names.py       what a name server is asked: routes, clusters, topic lists
-    produce.py     sends, single and batched
-    consume.py     pulls, with long polling
+    produce.py     sends, single and batched; ordinary_sends.py the short way for most of them
+    consume.py     pulls, with long polling; ordinary_pulls.py the short way for most of them
     records.py     queues as records, whoever wrote to them; foreign.py what Pulsar's clients wrote
     positions.py   consumers' offsets, and where queues begin and end
     members.py     heartbeats, unregistering, the consumer list, queue locks
@@ -37,7 +37,8 @@ from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.members import Members
 from penstock.gateway.rocketmq.moved import MovedEvents
 from penstock.gateway.rocketmq.names import Names
-from penstock.gateway.rocketmq.ordinary import Ordinary
+from penstock.gateway.rocketmq.ordinary_pulls import OrdinaryPulls
+from penstock.gateway.rocketmq.ordinary_sends import OrdinarySends
 from penstock.gateway.rocketmq.positions import Positions
 from penstock.gateway.rocketmq.produce import Produce
 from penstock.gateway.rocketmq.query import Query
@@ -49,6 +50,7 @@ from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 from penstock.gateway.rocketmq.staging import Stages
 from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
+from penstock.gateway.turn import Turn
 from penstock.wire.rocketmq.peek import keys_in
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # where clients that trace write to; nothing here looks into it
@@ -82,13 +84,14 @@ def rocketmq_router(
         broker.config.broker,
         broker.store.entry_bytes_max,
     )
+    consume = _consume(broker, clock, rules, records, house)
     parts = (
         Names(topics, house, auto_create),
         produce,
         stages,
         transactions,
         Reply(topics, members, house, clock),
-        _consume(broker, clock, rules, records, house),
+        consume,
         Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers),
         members,
         Retry(topics, records, broker.publisher, rules, broker.traffic),
@@ -99,8 +102,13 @@ def rocketmq_router(
         Relay(groups, records),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),
     )
-    ordinary = Ordinary(topics, broker.publisher, house, broker.traffic, broker.authorizer)
-    return Router([part.routes() for part in parts], broker.authorizer, members.lost, ordinary.take)
+    sends = OrdinarySends(topics, broker.publisher, house, broker.traffic, broker.authorizer)
+    pulls = OrdinaryPulls(consume, rules, broker)
+
+    def take(view: memoryview, end: int, connection: Connection) -> int:
+        return pulls.take(view, sends.take(view, end, connection), end, connection)
+
+    return Router([part.routes() for part in parts], broker.authorizer, members.lost, take)
 
 
 def _consume(broker: Broker, clock: Clock, rules: GroupRules, records: Records, house: House) -> Consume:
@@ -123,5 +131,5 @@ def _consume(broker: Broker, clock: Clock, rules: GroupRules, records: Records, 
 
 def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:
     guests = Guests(config.connections_max)
-    reception = Reception(config.receive_bytes_max, "rocketmq.receive_bytes_max")
-    return Gateway(lambda: Connection(router, guests, reception, config.idle_timeout_ms), guests)
+    reception, turn = Reception(config.receive_bytes_max, "rocketmq.receive_bytes_max"), Turn()
+    return Gateway(lambda: Connection(router, guests, reception, turn, config.idle_timeout_ms), guests)

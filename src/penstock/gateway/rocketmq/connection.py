@@ -1,5 +1,5 @@
 """One RocketMQ connection: all frames of one read are decoded together, neighbours of one kind go to one handler call,
-and all answers of one turn of the loop leave with one write. That is the largest single win on the produce path.
+and all answers of one turn leave with one write. That is the largest single win on the produce path.
 
 The receive buffer is used again at once, also by others (`inbox`): a body is a view into it and valid until the handler
 returns. Bounds: the frame's size (`wire`), the requests under way, what the client does not take, and its silence.
@@ -12,9 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock import logs
+from penstock.core.group_settings import GroupSettings
+from penstock.core.groups import Group, Subscription
+from penstock.core.topics import Topic
 from penstock.core.waits import Wait
 from penstock.gateway.guests import Guests
 from penstock.gateway.inbox import Inbox, Reception
+from penstock.gateway.turn import Turn
 from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag, RequestCode
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack
@@ -28,6 +32,7 @@ VERSION = (
 )
 LARGE_BYTES = 32 * 1024  # messages leave at once: the client is at work on them while the next pull is answered
 UNDER_WAY_MAX = 10_000
+SEATS_MAX = 1_024  # queues that a connection reads quickly; far more than consumers have
 WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: then pulls are put off
 WAITING_BYTES_MAX = 128 * 1024 * 1024  # then it is closed
 
@@ -41,9 +46,21 @@ class Model(NamedTuple):
     id_prefix: bytes
 
 
+class Seat(NamedTuple):
+    """From where a consumer reads a queue: what its pulls were checked against. As long as each of these is still what
+    is there, so is what came of the check.
+    """
+
+    topic: Topic
+    group: Group
+    subscription: Subscription
+    settings: GroupSettings | None
+    queue: int  # its number in the log
+
+
 class Dispatcher(Protocol):
-    def take_sends(self, view: memoryview, end: int, connection: "Connection") -> int:
-        """Serve the sends at the front of a read, if all of them are ordinary ones; how many bytes they were."""
+    def take(self, view: memoryview, end: int, connection: "Connection") -> int:
+        """Serve the ordinary requests at the front of a read; how many bytes they were."""
 
     def dispatch(self, frames: list[Frame], connection: "Connection") -> None: ...
 
@@ -53,8 +70,10 @@ class Dispatcher(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`under_way` counts requests that were taken and not answered yet."""
 
-    def __init__(self, dispatcher: Dispatcher, guests: Guests, reception: Reception, idle_timeout_ms: int) -> None:
-        self._dispatcher, self._guests = dispatcher, guests
+    def __init__(
+        self, dispatcher: Dispatcher, guests: Guests, reception: Reception, turn: Turn, idle_timeout_ms: int
+    ) -> None:
+        self._dispatcher, self._guests, self._turn = dispatcher, guests, turn
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(reception)
         self._idle_timeout_s = idle_timeout_ms / 1000
@@ -73,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self.born_host = bytes(8)
         self.store_host = b""  # what this client's messages carry: see `House`
         self.model: Model | None = None  # of its last ordinary send
+        self.seats: dict[tuple[str, str, int], Seat] = {}  # by group, topic and queue
         self._transport: asyncio.Transport
         self._idle: asyncio.TimerHandle | None = None
 
@@ -105,17 +125,21 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         view, end = self._inbox.filled(count)
         self._heard = self._loop.time()
+        self._turn.begin()
         try:
             self._flushing = True  # what is answered at once leaves at the end of these lines
-            sent = 0 if self._parting else self._dispatcher.take_sends(view, end, self)
-            frames, used = frames_in(view, end, request_in, sent)
-            if frames and not self._parting:
-                self._take(frames)
-            self._flush()
+            used = 0 if self._parting else self._dispatcher.take(view, end, self)
+            if used < end:
+                frames, used = frames_in(view, end, request_in, used)
+                if frames and not self._parting:
+                    self._take(frames)
+            self.flush()
             self._inbox.keep(view, used, end)
         except FrameError as error:
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
             self._transport.abort()
+        finally:
+            self._turn.end()
 
     def _take(self, frames: list[Frame]) -> None:
         flags = [frame.flag for frame in frames]
@@ -166,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         self._parting = True
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def abort(self) -> None:
@@ -189,8 +213,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def reply_with(self, frame: Frame, parts: Sequence[bytes | memoryview], size_bytes: int) -> None:
         """As `reply`, in its final form, which need not be put together; its body has so many bytes."""
-        if frame.oneway:
-            return
+        if not frame.oneway:
+            self.hand_out(parts, size_bytes)
+
+    def hand_out(self, parts: Sequence[bytes | memoryview], size_bytes: int) -> None:
+        """Messages, for a pull that was taken."""
         self._count_out(size_bytes)
         self._out.extend(parts)
         self.under_way -= 1
@@ -224,6 +251,12 @@ class Connection(asyncio.BufferedProtocol):
         self._out.extend(packed)
         self._flush_soon()
 
+    def seat(self, group: str, topic: str, queue: int, seat: Seat) -> None:
+        """The next pulls there are checked against this."""
+        if len(self.seats) >= SEATS_MAX:
+            self.seats.clear()
+        self.seats[group, topic, queue] = seat
+
     def took(self, count: int) -> None:
         """So many requests came that want an answer, and not as frames."""
         self.under_way += count
@@ -243,17 +276,21 @@ class Connection(asyncio.BufferedProtocol):
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            if not self._turn.joined(self):
+                self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is there."""
         self._flushing = False
-        self._write_out()
+        if self._out:
+            self._write_out()
 
     def _write_out(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0
         if out and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-            self._balance()
+            if self._read_paused:
+                self._balance()
 
     # --- asking the client --------------------------------------------------------------------------------------------
 

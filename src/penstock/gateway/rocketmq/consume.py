@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, OffsetMoved
-from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, narrowed
+from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, Slices, narrowed
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
 from penstock.core.readers import Readers
@@ -26,7 +26,7 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.traffic import Traffic
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.connection import VERSION, WAITING_BYTES, Connection
+from penstock.gateway.rocketmq.connection import VERSION, WAITING_BYTES, Connection, Seat
 from penstock.gateway.rocketmq.filters import ALL, Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import House
@@ -39,6 +39,7 @@ from penstock.wire.rocketmq.requests import Pull
 
 BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
+ITS_OWN = PullFlag.SUBSCRIPTION  # it says itself what it wants
 EMPTY_BODIES_VERSION = 413  # 5.0: Java's older consumers break over an empty body, and stand still
 STRETCH_MESSAGES, STRETCH_BYTES = 256, 1024 * 1024  # what a SQL filter looks at per pull
 
@@ -102,33 +103,52 @@ class Consume:
             ext = _ext(target, self._fetcher.bounds(topic.queue(queue)))
             connection.reply(frame, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
             return
+        if filtered is ALL:
+            self._seat(connection, topic, asked)
         frame.body = memoryview(b"")  # it may be answered later, and the receive buffer is used again
         self._read(_Call(frame, connection, asked, topic, filtered), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
 
+    def _seat(self, connection: Connection, topic: Topic, asked: Pull) -> None:
+        """The next pull there is an ordinary one, unless something has changed by then (`ordinary_pulls`)."""
+        group, standing = self._groups.find(asked.consumerGroup), self._rules.standing(asked.consumerGroup)
+        known = group.subscriptions.get(topic.name) if group and not group.broadcast else None
+        if group is not None and known is not None and standing is not False and not asked.sysFlag & ITS_OWN:
+            seat = Seat(topic, group, known, standing, topic.queues[asked.queueId])
+            connection.seat(group.name, topic.name, asked.queueId, seat)
+
     def _wanted(self, asked: Pull, connection: Connection) -> Wanted:
-        if asked.sysFlag & PullFlag.SUBSCRIPTION:
+        if asked.sysFlag & ITS_OWN:
             return wanted(asked.expressionType, asked.subscription)
         known = self._groups.subscription_for(asked.consumerGroup, asked.topic, asked.subVersion, connection)
         return wanted(known.kind, known.expression, ResponseCode.FILTER_DATA_NOT_EXIST)
+
+    def wait(self, frame: Frame, asked: Pull, topic: Topic, connection: Connection) -> None:
+        """For the next message of a queue, from its end on: a pull that was checked already, and wants all there is."""
+        call = _Call(frame, connection, asked, topic, ALL)
+        self._at_the_end(call, self._fetcher.bounds(call.queue), may_wait=True)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, call: "_Call", may_wait: bool) -> None:
         queue, offset = call.queue, call.asked.queueOffset
+        flooded = call.connection.waiting_bytes > WAITING_BYTES
+        found = None
+        if call.wanted is ALL and not flooded:
+            found = self._fetcher.slices_now(queue, offset, *call.limits, MINE)
+        if found is not None:
+            self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
+            call.connection.reply_with(call.frame, [found.behind(_head_of(call.frame, found))], found.size_bytes)
+            return
         bounds = self._fetcher.bounds(queue)
         if not bounds.min_offset <= offset <= bounds.max_offset:
             self._moved(call, bounds)
         elif offset == bounds.max_offset:
             self._at_the_end(call, bounds, may_wait)
-        elif call.connection.waiting_bytes > WAITING_BYTES:
+        elif flooded:
             why = "this connection has not taken its last answers yet: take them, then pull again"
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         elif self._fetcher.holds_others(queue, MINE):
             self._later(call, self._read_mixed(call, bounds, may_wait))
-        elif call.wanted is ALL and (found := self._fetcher.slices_now(queue, offset, *call.limits)):
-            head = found_head(call.frame, found.next_offset, bounds, found.size_bytes)
-            self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
-            call.connection.reply_with(call.frame, [found.behind(head)], found.size_bytes)
         else:
             self._read_some(call, bounds)
 
@@ -188,7 +208,7 @@ class Consume:
             batch = narrowed(batch, call.wanted.keeps, call.messages_max, call.bytes_max)
         if batch.payloads:
             messages, size_bytes = count_of(batch)
-            head = found_head(call.frame, batch.next_offset, bounds, size_bytes)
+            head = _head(call.frame, _ext(batch.next_offset, bounds), size_bytes)
             self._hand_out(call, head, batch.payloads, messages, size_bytes)
         else:
             self._nothing(call, bounds, batch.next_offset)
@@ -280,15 +300,15 @@ class _Call(msgspec.Struct):
 
     @property
     def messages_max(self) -> int:
-        return min(max(self.asked.maxMsgNums, 1), MESSAGES_MAX)
+        return self.limits[0]
 
     @property
     def bytes_max(self) -> int:
-        return min(max(BYTES_DEFAULT, self.asked.maxMsgBytes), BYTES_MAX)
+        return self.limits[1]
 
     @property
     def limits(self) -> tuple[int, int]:
-        return self.messages_max, self.bytes_max
+        return limits(self.asked.maxMsgNums, self.asked.maxMsgBytes)
 
     @property
     def queue(self) -> int:
@@ -300,12 +320,21 @@ def count_of(batch: Batch) -> tuple[int, int]:
     return len(batch.rows), int(batch.rows["length"].sum(dtype=np.int64))
 
 
-def found_head(frame: Frame, next_offset: int, bounds: Bounds, body_bytes: int) -> bytes:
-    """An answer with messages, up to where they begin."""
-    if frame.form != JSON:
-        return _head(frame, _ext(next_offset, bounds), body_bytes)
-    header = _FOUND % (bounds.max_offset, bounds.min_offset, next_offset, frame.opaque)
+def limits(messages_max: int, bytes_max: int) -> tuple[int, int]:
+    """What a pull gets at most, of what it asks for."""
+    return min(max(messages_max, 1), MESSAGES_MAX), min(max(bytes_max, BYTES_DEFAULT), BYTES_MAX)
+
+
+def found_head(opaque: int, next_offset: int, min_offset: int, max_offset: int, body_bytes: int) -> bytes:
+    """An answer with messages, up to where they begin, in JSON."""
+    header = _FOUND % (max_offset, min_offset, next_offset, opaque)
     return _LENGTHS.pack(4 + len(header) + body_bytes, len(header)) + header
+
+
+def _head_of(frame: Frame, found: Slices) -> bytes:
+    if frame.form == JSON:
+        return found_head(frame.opaque, found.next_offset, found.min_offset, found.max_offset, found.size_bytes)
+    return _head(frame, _ext(found.next_offset, Bounds(found.min_offset, found.max_offset, 0, 0)), found.size_bytes)
 
 
 def _head(frame: Frame, ext: dict[str, str], body_bytes: int) -> bytes:

@@ -5,6 +5,7 @@ shown, and means nothing here: the first is read by no RocketMQ broker either, t
 """
 
 import json
+from typing import Literal
 
 import msgspec
 
@@ -56,6 +57,12 @@ class GroupRules:
 
     def __init__(self, settings: GroupsSettings, offsets: Offsets, auto_create: bool) -> None:
         self._settings, self._offsets, self._auto_create = settings, offsets, auto_create
+
+    def standing(self, name: str) -> GroupSettings | Literal[False] | None:
+        """What a group's right to consume stands on: as long as this is the same, so is that. False when it cannot be
+        told that easily.
+        """
+        return self._settings.find(name) or (None if self._auto_create else False)
 
     def known(self, name: str) -> bool:
         own = name in _OWN or name.startswith(_OWN_PREFIX)

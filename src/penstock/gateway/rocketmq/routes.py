@@ -99,13 +99,13 @@ class Router:
         tables: Iterable[Routes],
         authorizer: Authorizer,
         lost: Callable[[Connection], None],
-        take_sends: Callable[[memoryview, int, Connection], int],
+        take: Callable[[memoryview, int, Connection], int],
     ) -> None:
         self._routes: Routes = {}
         for table in tables:
             self._routes.update(table)
         self._authorizer = authorizer
-        self.lost, self.take_sends = lost, take_sends
+        self.lost, self.take = lost, take
 
     def dispatch(self, frames: list[Frame], connection: Connection) -> None:
         for code, neighbours in groupby(frames, _CODE):

@@ -1,25 +1,17 @@
 /* Ordinary sends, compiled: the same as the functions `..._in_python` in sends.py, which are the definitions and take
  * their place where this was not built. Tests feed both the same input and compare what comes out.
- *
- * What comes here is from the network: every length is checked against what is there before a byte is read. Whatever is
- * not the plain JSON that RocketMQ's clients write (blanks, other escapes, characters beyond ASCII, numbers in an odd
- * form, a field twice) is left to the decoder that takes everything: being strict here costs such a request time, and
- * never its meaning.
+ * What is not plain in form is left to others: see headers.h.
  */
 #include "../../slots.h"
-#include "../../stores.h"
+#include "headers.h"
 #include "tags.h"
-#include <string.h>
 
-#define FRAME_BYTES_MAX (16 * 1024 * 1024)
 #define SEND_V2 310
 #define SEND_BATCH 320
 #define ONEWAY 2
 #define TRANSACTION_BITS 0xC
 #define V6_BITS 0x30
 #define PROPERTIES_BYTES_MAX 32767
-#define TOPIC_BYTES_MAX 127
-#define DIGITS_MAX 18
 #define SHARED_MAX 32 /* properties of a batch */
 #define OFFSET_BITS 36
 
@@ -28,82 +20,10 @@ struct asked {
     int64_t opaque, oneway, batch, queue_index, flag, sys_flag, born_ms, body_at, body_bytes, tag;
 };
 
-struct text { /* as it stands in a header, between its quotes */
-    const unsigned char *at;
-    Py_ssize_t length;
-    int escaped;
-};
-
 /* --- a header ------------------------------------------------------------------------------------------------------- */
 
-struct cursor {
-    const unsigned char *at, *end;
-};
-
-static int passes(struct cursor *cursor, unsigned char wanted)
-{
-    if (cursor->at == cursor->end || *cursor->at != wanted)
-        return 0;
-    cursor->at++;
-    return 1;
-}
-
-/* A string, its quotes passed. */
-static int text_at(struct cursor *cursor, struct text *found)
-{
-    if (!passes(cursor, '"'))
-        return 0;
-    found->at = cursor->at;
-    found->escaped = 0;
-    for (; cursor->at < cursor->end; cursor->at++) {
-        unsigned char byte = *cursor->at;
-        if (byte == '"') {
-            found->length = cursor->at++ - found->at;
-            return 1;
-        }
-        if (byte < 0x20 || byte >= 0x80)
-            return 0;
-        if (byte == '\\') {
-            found->escaped = 1;
-            if (++cursor->at == cursor->end)
-                return 0;
-        }
-    }
-    return 0;
-}
-
-static int number_at(struct cursor *cursor, int64_t *value)
-{
-    int negative = passes(cursor, '-');
-    const unsigned char *first = cursor->at;
-    uint64_t sum = 0;
-    for (; cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9'; cursor->at++) {
-        if (cursor->at - first == DIGITS_MAX)
-            return 0;
-        sum = 10 * sum + (*cursor->at - '0');
-    }
-    Py_ssize_t digits = cursor->at - first;
-    if (digits == 0 || (*first == '0' && (digits > 1 || negative)))
-        return 0;
-    *value = negative ? -(int64_t)sum : (int64_t)sum;
-    return 1;
-}
-
-/* A number in quotes, between two bounds. */
-static int number_in_text(const struct text *text, int64_t low, int64_t high, int64_t *value)
-{
-    struct cursor inside = {text->at, text->at + text->length};
-    return number_at(&inside, value) && inside.at == inside.end && *value >= low && *value <= high;
-}
-
-static int is(const struct text *text, const char *wanted)
-{
-    size_t length = strlen(wanted);
-    return text->length == (Py_ssize_t)length && !text->escaped && memcmp(text->at, wanted, length) == 0;
-}
-
 struct header {
-    int64_t code, opaque, flag, version;
+    struct head head;
     struct text topic, producer, properties;
     struct asked asked;
 };
@@ -145,8 +65,9 @@ static int ext_field(struct header *header, unsigned char name, const struct tex
 }
 
 /* The ext fields, up to the brace that ends them. */
-static int ext_at(struct cursor *cursor, struct header *header)
+static int ext_at(struct cursor *cursor, void *into)
 {
+    struct header *header = into;
     uint32_t seen = 0;
     if (!passes(cursor, '{'))
         return 0;
@@ -166,50 +87,16 @@ static int ext_at(struct cursor *cursor, struct header *header)
     return seen & 1u << ('b' - 'a') && passes(cursor, '}');
 }
 
-enum { CODE = 1, EXT = 2, FLAG = 4, LANGUAGE = 8, OPAQUE = 16, SERIALIZE = 32, VERSION = 64 };
-
-static int field_at(struct cursor *cursor, struct header *header, int *seen)
-{
-    struct text name, ignored;
-    int field = 0, there = 0;
-    if (!text_at(cursor, &name) || !passes(cursor, ':'))
-        return 0;
-    if (is(&name, "code"))
-        field = CODE, there = number_at(cursor, &header->code);
-    else if (is(&name, "extFields"))
-        field = EXT, there = ext_at(cursor, header);
-    else if (is(&name, "flag"))
-        field = FLAG, there = number_at(cursor, &header->flag);
-    else if (is(&name, "language"))
-        field = LANGUAGE, there = text_at(cursor, &ignored) && !ignored.escaped;
-    else if (is(&name, "opaque"))
-        field = OPAQUE, there = number_at(cursor, &header->opaque);
-    else if (is(&name, "serializeTypeCurrentRPC"))
-        field = SERIALIZE, there = text_at(cursor, &ignored) && !ignored.escaped;
-    else if (is(&name, "version"))
-        field = VERSION, there = number_at(cursor, &header->version);
-    if (!there || *seen & field)
-        return 0;
-    *seen |= field;
-    return 1;
-}
-
 /* Whether a header is that of an ordinary send; it is in `header` then. */
 static int header_at(struct cursor cursor, struct header *header)
 {
-    int seen = 0;
     memset(header, 0, sizeof *header);
-    if (!passes(&cursor, '{'))
+    if (!head_at(cursor, &header->head, ext_at, header))
         return 0;
-    do {
-        if (!field_at(&cursor, header, &seen))
-            return 0;
-    } while (passes(&cursor, ','));
-    if (!passes(&cursor, '}') || cursor.at != cursor.end || !(seen & CODE) || !(seen & EXT))
-        return 0;
-    header->asked.opaque = header->opaque;
-    header->asked.oneway = header->flag == ONEWAY;
-    return header->code == (header->asked.batch ? SEND_BATCH : SEND_V2) && (header->flag == 0 || header->flag == ONEWAY);
+    header->asked.opaque = header->head.opaque;
+    header->asked.oneway = header->head.flag == ONEWAY;
+    return header->head.code == (header->asked.batch ? SEND_BATCH : SEND_V2) &&
+           (header->head.flag == 0 || header->head.flag == ONEWAY);
 }
 
 /* --- properties ----------------------------------------------------------------------------------------------------- */
@@ -338,11 +225,6 @@ struct sends {
     int64_t used;
 };
 
-static int same(const struct text *one, const struct text *other)
-{
-    return one->length == other->length && memcmp(one->at, other->at, (size_t)one->length) == 0;
-}
-
 static int add_send(struct sends *sends, struct header *header, PyObject *properties)
 {
     Py_ssize_t size = PyByteArray_GET_SIZE(sends->asked);
@@ -359,15 +241,12 @@ static int add_send(struct sends *sends, struct header *header, PyObject *proper
 static int one_send(struct sends *sends, const unsigned char *frames, int64_t end, const Py_buffer *added)
 {
     int64_t at = sends->used;
-    if (end - at < 8)
-        return 0;
-    int64_t length = from_big4(frames + at), head = from_big4(frames + at + 4), header_bytes = head & 0xFFFFFF;
-    int64_t behind = at + 4 + length, body_at = at + 8 + header_bytes;
-    if (head >> 24 != 0 || length > FRAME_BYTES_MAX || length < 4 + header_bytes || behind > end)
-        return 0;
+    struct cursor where;
     struct header header;
-    if (!header_at((struct cursor){frames + at + 8, frames + body_at}, &header))
+    int64_t behind = frame_at(frames, at, end, &where);
+    if (!behind || !header_at(where, &header))
         return 0;
+    int64_t body_at = where.end - frames;
     if (at && (!same(&header.topic, &sends->topic) || !same(&header.producer, &sends->producer)))
         return -2;
     PyObject *properties = stored_properties(&header, added);

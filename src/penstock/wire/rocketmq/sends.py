@@ -50,7 +50,7 @@ def front_in_python(view: memoryview, end: int, added: bytes) -> Sends | None:
         return None
     first: SendV2 | None = None
     asked, properties, used = bytearray(), list[bytes](), 0
-    while (frame := _frame_at(view, used, end)) is not None and (own := _ordinary(frame)) is not None:
+    while (frame := frame_at(view, used, end)) is not None and (own := _ordinary(frame)) is not None:
         if first is not None and (own.topic, own.producerGroup) != (first.topic, first.producerGroup):
             return None
         text = _shared(own.properties) if own.batch else own.properties
@@ -73,7 +73,7 @@ def _header_bytes(view: memoryview, at: int) -> int:
     return int(head) & 0xFFFFFF
 
 
-def _frame_at(view: memoryview, at: int, end: int) -> Frame | None:
+def frame_at(view: memoryview, at: int, end: int) -> Frame | None:
     """The frame there, if it is whole; what is wrong with it is found by who takes everything."""
     try:
         behind = at + 4 + int.from_bytes(view[at : at + 4], "big")

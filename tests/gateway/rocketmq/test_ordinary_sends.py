@@ -8,7 +8,7 @@ from tests.gateway.rocketmq.conftest import Client
 from tests.gateway.rocketmq.test_produce import in_batch
 
 from penstock.errors import StoreReadOnly
-from penstock.gateway.rocketmq.ordinary import Ordinary
+from penstock.gateway.rocketmq.ordinary_sends import OrdinarySends
 from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode
 
@@ -34,13 +34,13 @@ SENDS = [
 def taken(monkeypatch):
     """How many bytes of each read were taken at once."""
     counts = []
-    take = Ordinary.take
+    take = OrdinarySends.take
 
     def counted(self, *given):
         counts.append(take(self, *given))
         return counts[-1]
 
-    monkeypatch.setattr(Ordinary, "take", counted)
+    monkeypatch.setattr(OrdinarySends, "take", counted)
     return counts
 
 

@@ -31,7 +31,7 @@ def _parts(answer: bytes) -> Parts:
 _PARTS = _parts(ANSWER)
 
 
-class Ordinary:
+class OrdinarySends:
     def __init__(
         self, topics: Topics, publisher: Publisher, house: House, traffic: Traffic, authorizer: Authorizer
     ) -> None:
