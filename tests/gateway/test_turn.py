@@ -27,6 +27,16 @@ def test_all_that_joined_send_when_it_ends():
     assert (one.sent, other.sent) == (1, 1)
 
 
+def test_one_that_fails_keeps_no_other_waiting():
+    turn = Turn()
+    other = Sender(turn)
+    turn.begin()
+    turn.joined(None)  # has no flush
+    turn.joined(other)
+    turn.end()
+    assert other.sent == 1
+
+
 def test_outside_of_a_turn_nobody_joins():
     turn = Turn()
     assert not turn.joined(Sender(turn))

@@ -6,6 +6,10 @@ the loop, every message on its own would cost a second turn: as much as a tenth 
 
 from typing import Protocol
 
+from penstock import logs
+
+log = logs.get(__name__)
+
 
 class Sender(Protocol):
     def flush(self) -> None:
@@ -33,4 +37,7 @@ class Turn:
         if self._senders:
             senders, self._senders = self._senders, []
             for sender in senders:
-                sender.flush()
+                try:
+                    sender.flush()
+                except Exception:  # the others wait for theirs
+                    log.exception("answers could not be sent")

@@ -86,6 +86,13 @@ async def test_at_the_end_it_waits_no_longer_than_it_wants(served, reader):
     assert served == [True]
 
 
+async def test_too_many_that_wait_are_refused_as_they_are_the_long_way(served, reader, penstock):
+    penstock.server.broker.waits._waiters_max = 0
+    assert (await reader.pull(GROUP, "orders", 0, 3, 5, wait_ms=20_000)).code == ResponseCode.SYSTEM_BUSY
+    assert served == [True]
+    assert (await reader.pull(GROUP, "orders", 0, 0, 5)).code == ResponseCode.SUCCESS
+
+
 async def test_who_does_not_want_to_wait_is_told_the_long_way(served, reader):
     assert (await reader.pull(GROUP, "orders", 0, 3, 5)).code == ResponseCode.PULL_NOT_FOUND
     assert served == [False]

@@ -125,7 +125,10 @@ class Consume:
     def wait(self, frame: Frame, asked: Pull, topic: Topic, connection: Connection) -> None:
         """For the next message of a queue, from its end on: a pull that was checked already, and wants all there is."""
         call = _Call(frame, connection, asked, topic, ALL)
-        self._at_the_end(call, self._fetcher.bounds(call.queue), may_wait=True)
+        try:
+            self._at_the_end(call, self._fetcher.bounds(call.queue), may_wait=True)
+        except PenstockError as error:  # too many wait already
+            refuse(connection, frame, error)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
