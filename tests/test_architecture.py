@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
-VOCABULARY = {"model", "errors", "config", "clock", "configure", "logs", "compiled", "lazily"}
+VOCABULARY = {"model", "errors", "config", "clock", "configure", "logs", "compiled", "lazily", "turn"}
 ALL = {
     "vocabulary",
     "wire",

@@ -98,7 +98,7 @@ class Server:
         settings = self.config.rocketmq
         create = settings.auto_create_topics, settings.auto_create_groups
         router = rocketmq_router(self.broker, self._house, self.clock, self.kept, *create)
-        return rocketmq_gateway(router, settings)
+        return rocketmq_gateway(router, settings, self.broker.turn)
 
     @cached_property
     def pulsar(self) -> "Sides":

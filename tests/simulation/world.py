@@ -39,7 +39,7 @@ REQUESTS_PER_S_MAX = 40  # of a group at rest, with every instance: more is a lo
 class _Committer:
     """Everything is durable at once: power cuts are not what is simulated here."""
 
-    def __init__(self, store, loop, config) -> None:
+    def __init__(self, store, loop, config, turn) -> None:
         self._store, self._loop, self._due = store, loop, False
 
     def wake(self) -> None:

@@ -50,6 +50,7 @@ from penstock.store.lock import FolderLock
 from penstock.store.progress import Change, Progress
 from penstock.store.recovery import Splitter
 from penstock.store.store import Store
+from penstock.turn import Turn
 
 log = logs.get(__name__)
 
@@ -74,7 +75,8 @@ class Broker:
         self.authorizer: Authorizer = AllowAll()
         self.store, self.progress = store, progress
         self.bus = events.Bus(settings.events_pending_max)
-        self.keeper = Keeper(store, clock, config.store)
+        self.turn = Turn()
+        self.keeper = Keeper(store, clock, config.store, self.turn)
         self.waits = Waits(settings.waiters_max)
         self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
         self.endings = Endings(store, self.keeper, self.bus)

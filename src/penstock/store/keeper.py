@@ -26,6 +26,7 @@ from penstock.model import Durability
 from penstock.store.commit import Then
 from penstock.store.directory import Pending
 from penstock.store.store import Store
+from penstock.turn import Turn
 
 log = logs.get(__name__)
 
@@ -63,8 +64,8 @@ class Filler:
 class Committer:
     """The thread that syncs."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, config: StoreConfig) -> None:
-        self._store, self._loop = store, loop
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, config: StoreConfig, turn: Turn) -> None:
+        self._store, self._loop, self._turn = store, loop, turn
         self._filler = Filler(store) if config.durability is Durability.SYNC else None
         self._ear, self._bell = _pipe()
         self._calls, self._caller = _pipe()
@@ -95,7 +96,11 @@ class Committer:
         """In the loop: something is durable that was not before."""
         os.read(self._ear, _RINGS_BYTES)
         self._wake_filler()
-        self._store.synced(self._store.durable_now)
+        self._turn.begin()
+        try:
+            self._store.synced(self._store.durable_now)
+        finally:
+            self._turn.end()
 
     def _wake_filler(self) -> None:
         if self._filler is not None and self._store.fill_wanted:
@@ -135,15 +140,15 @@ def _pipe() -> tuple[int, int]:
 class Keeper:
     """Runs the store: start it in the loop that uses the store."""
 
-    def __init__(self, store: Store, clock: Clock, config: StoreConfig) -> None:
-        self._store, self._clock, self._config = store, clock, config
+    def __init__(self, store: Store, clock: Clock, config: StoreConfig, turn: Turn | None = None) -> None:
+        self._store, self._clock, self._config, self._turn = store, clock, config, turn or Turn()
         self._committer: Committer | None = None
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
         self._checkpointed_ms = self._cleaned_ms = clock.monotonic_ms()
 
     async def start(self) -> None:
-        self._committer = Committer(self._store, asyncio.get_running_loop(), self._config)
+        self._committer = Committer(self._store, asyncio.get_running_loop(), self._config, self._turn)
         self._task = asyncio.create_task(self._run(), name="penstock-keeper")
 
     def when_durable(self, position: int, then: Then) -> None:

@@ -82,7 +82,7 @@ def pulsar_sides(broker: Broker, home: Home, clock: Clock, config: PulsarConfig,
     router = _router(broker, desks, schemas, clock, config)
     guests = Guests(config.connections_max)
     reception = Reception(config.receive_bytes_max, "pulsar.receive_bytes_max")
-    gateway = Gateway(lambda: Connection(router, guests, reception, config), guests)
+    gateway = Gateway(lambda: Connection(router, guests, reception, broker.turn, config), guests)
     return Sides(gateway, admin_table(broker, desks, clock, config, obstacle))
 
 

@@ -19,6 +19,7 @@ from penstock import logs
 from penstock.config import PulsarConfig
 from penstock.gateway.guests import Guests
 from penstock.gateway.inbox import Inbox, Reception
+from penstock.turn import Turn
 from penstock.wire.framing import FrameError
 from penstock.wire.pulsar.commands_pb2 import BaseCommand, CommandPing
 from penstock.wire.pulsar.frame import SLACK_BYTES, Frame, command, frames_in, pack
@@ -47,8 +48,10 @@ class Dispatcher(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`version` is the protocol's, 0 until the client has introduced itself. `under_way` counts unanswered sends."""
 
-    def __init__(self, dispatcher: Dispatcher, guests: Guests, reception: Reception, config: PulsarConfig) -> None:
-        self._dispatcher, self._guests = dispatcher, guests
+    def __init__(
+        self, dispatcher: Dispatcher, guests: Guests, reception: Reception, turn: Turn, config: PulsarConfig
+    ) -> None:
+        self._dispatcher, self._guests, self._turn = dispatcher, guests, turn
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(reception)
         self._frame_bytes_max = config.message_bytes_max + SLACK_BYTES
@@ -105,18 +108,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         view, end = self._inbox.filled(count)
+        self._turn.begin()
         try:
             frames, used = frames_in(view, end, self._frame_bytes_max)
             if frames and not self._parting:
                 self._sign_of_life()
                 self._flushing = True  # what is answered at once leaves at the end of these lines
                 self._dispatcher.dispatch(frames, self)
-                self._flush()
+                self.flush()
                 self.balance()
             self._inbox.keep(view, used, end)
         except FrameError as error:
             log.warning("a connection was closed: its frames cannot be read", address=self.address, error=str(error))
             self._transport.abort()
+        finally:
+            self._turn.end()
 
     def _sign_of_life(self) -> None:
         self._asked = False
@@ -165,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         self._parting = True
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def abort(self) -> None:
@@ -241,9 +247,11 @@ class Connection(asyncio.BufferedProtocol):
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            if not self._turn.joined(self):
+                self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is there."""
         self._flushing = False
         out, self._out, self._out_bytes = self._out, [], 0
         if out and not self._transport.is_closing():

@@ -50,7 +50,7 @@ from penstock.gateway.rocketmq.retry import Retry
 from penstock.gateway.rocketmq.routes import Router
 from penstock.gateway.rocketmq.staging import Stages
 from penstock.gateway.rocketmq.transactions import TICK_MS, Transactions
-from penstock.gateway.turn import Turn
+from penstock.turn import Turn
 from penstock.wire.rocketmq.peek import keys_in
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # where clients that trace write to; nothing here looks into it
@@ -129,7 +129,7 @@ def _consume(broker: Broker, clock: Clock, rules: GroupRules, records: Records, 
     )
 
 
-def rocketmq_gateway(router: Router, config: RocketmqConfig) -> Gateway:
+def rocketmq_gateway(router: Router, config: RocketmqConfig, turn: Turn) -> Gateway:
     guests = Guests(config.connections_max)
-    reception, turn = Reception(config.receive_bytes_max, "rocketmq.receive_bytes_max"), Turn()
+    reception = Reception(config.receive_bytes_max, "rocketmq.receive_bytes_max")
     return Gateway(lambda: Connection(router, guests, reception, turn, config.idle_timeout_ms), guests)

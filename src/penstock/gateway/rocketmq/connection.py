@@ -18,7 +18,7 @@ from penstock.core.topics import Topic
 from penstock.core.waits import Wait
 from penstock.gateway.guests import Guests
 from penstock.gateway.inbox import Inbox, Reception
-from penstock.gateway.turn import Turn
+from penstock.turn import Turn
 from penstock.wire.framing import FrameError
 from penstock.wire.rocketmq.codes import Flag, RequestCode
 from penstock.wire.rocketmq.frame import JSON, Frame, frames_in, pack

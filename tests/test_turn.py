@@ -1,6 +1,6 @@
 """What a read brings about leaves when it ends, once for each connection that has something to send."""
 
-from penstock.gateway.turn import Turn
+from penstock.turn import Turn
 
 
 class Sender:

@@ -1,7 +1,8 @@
-"""The end of a read: when what was asked has been done, all answers leave that came of it, whosever they are.
+"""Something has happened, a read from a socket or the end of a sync: when all that follows from it has been done, the
+answers leave, whosever they are, each connection's with one write.
 
-A message that comes in one read may be what other connections wait for. Were each of them to send at the next turn of
-the loop, every message on its own would cost a second turn: as much as a tenth of all that it costs.
+A message that comes in one read may be what other connections wait for, and a sync is what producers wait for. Were
+each connection to send at the next turn of the loop, every message on its own would cost a second turn.
 """
 
 from typing import Protocol
@@ -17,7 +18,7 @@ class Sender(Protocol):
 
 
 class Turn:
-    """What the connections of one gateway share. They belong to one loop, and reads do not nest."""
+    """What all connections share. They belong to one loop, and what happens there does not nest."""
 
     def __init__(self) -> None:
         self._open = False
