@@ -75,13 +75,16 @@ def second_version(record: bytes) -> bytes:
     return struct.pack(">II", len(record) + 1, MAGIC_V2) + record[8:at] + b"\0" + record[at:]
 
 
-def rows_of(data: bytes, schema: pa.Schema = EVERYTHING, source: Range = SOURCE) -> list[dict[str, object]]:
-    found = []
-    for batch in Decoder(schema).batches(data, source):
+def batches_of(data: bytes, schema: pa.Schema = EVERYTHING, source: Range = SOURCE) -> list[pa.RecordBatch]:
+    found = list(Decoder(schema).batches(data, source))
+    for batch in found:
         batch.validate(full=True)
         assert batch.schema.equals(schema)
-        found += batch.to_pylist()
     return found
+
+
+def rows_of(data: bytes, schema: pa.Schema = EVERYTHING, source: Range = SOURCE) -> list[dict[str, object]]:
+    return [row for batch in batches_of(data, schema, source) for row in batch.to_pylist()]
 
 
 def expected(message: Message) -> dict[str, object]:
@@ -133,8 +136,8 @@ def test_bytes_that_lie_are_refused_or_read_within_their_bounds(some: list[Recor
         spoilt[at] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
     del spoilt[data.draw(st.integers(0, len(spoilt))) :]
     with suppress(BadRecords):
-        found = rows_of(bytes(spoilt))
-        assert len(found) <= len(some)
+        found = batches_of(bytes(spoilt))  # not as rows of Python's: its calendar ends with the year 9999
+        assert sum(batch.num_rows for batch in found) <= len(some)
 
 
 @pytest.mark.parametrize("length", [0, 1, 90, 2**31, 2**32 - 1])
