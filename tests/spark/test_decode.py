@@ -127,6 +127,17 @@ def _starts(data: bytes) -> list[int]:
     return found
 
 
+def test_one_decoder_gives_each_range_its_own_names():
+    """What all rows have in common is made once, and used again for as many rows as there are."""
+    decoder = Decoder(EVERYTHING)
+    other = Range("invoices", "broker-b", "127.0.0.1:10911", 4, 0, 2**40)
+    for source, count in ((SOURCE, 3), (SOURCE, 5), (SOURCE, 1), (other, 2), (other, 4), (SOURCE, 4)):
+        (batch,) = decoder.batches(written([simple()] * count), source)
+        batch.validate(full=True)
+        named = [batch.column(name).to_pylist() for name in ("topic", "queue", "broker")]
+        assert named == [[source.topic] * count, [source.queue] * count, [source.broker] * count]
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=5), st.data())
 def test_bytes_that_lie_are_refused_or_read_within_their_bounds(some: list[Record], data: st.DataObject):

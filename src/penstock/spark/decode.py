@@ -7,7 +7,7 @@ batches.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ class Decoder:
         self._schema, self._values, self._left_out = schema, values, left_out
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
         self._with_bodies = values is not None or "body" in schema.names
+        self._same: dict[str, tuple[str | int, pa.Array]] = {}  # the longest so far of each column of one value
         # An array this large, let go, teaches the C library to keep what smaller ones let go, rather than give it back
         # to the system and get it back zeroed, page by page: that would take half of the time. It is never written to.
         np.empty(_KEPT_BYTES, dtype=np.uint8)
@@ -83,7 +84,18 @@ class Decoder:
         return batch if pc.all(kept).as_py() else batch.filter(kept)
 
     def _made(self, name: str, rows: "Rows") -> pa.Array:
+        if name in SAME:
+            return self._same_for_all(name, rows)
         return rows.properties.maps(self._left_out) if name == PROPERTIES else MAKERS[name](rows)
+
+    def _same_for_all(self, name: str, rows: "Rows") -> pa.Array:
+        """A column of one value: as much as is needed of the one that was made before."""
+        value, make = getattr(rows.source, name), SAME[name]
+        before, column = self._same.get(name, (None, pa.nulls(0)))
+        if before != value or len(column) < len(rows):
+            column = make(value, len(rows))
+            self._same[name] = value, column
+        return column.slice(0, len(rows))
 
     def _typed(self, arrays: list[pa.Array]) -> Iterator[tuple[pa.Array, pa.DataType]]:
         return zip(arrays, self._schema.types, strict=True)
@@ -204,8 +216,6 @@ def _octets(field: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
 
 
 MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
-    "topic": lambda rows: _repeated(rows.source.topic, len(rows)),
-    "queue": lambda rows: pa.array(np.full(len(rows), rows.source.queue, dtype=np.int32)),
     "offset": lambda rows: pa.array(rows.records.offsets),
     "key": lambda rows: rows.properties.column(props.KEYS),
     "tags": lambda rows: rows.properties.column(props.TAGS),
@@ -213,5 +223,10 @@ MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
     "born_time": lambda rows: _time(rows.records.times_us(BORN_MS)),
     "store_time": lambda rows: _time(rows.records.times_us(STORE_MS)),
     "message_id": _message_id,
-    "broker": lambda rows: _repeated(rows.source.broker, len(rows)),
+}
+
+SAME: dict[str, Callable[[Any, int], pa.Array]] = {  # what all messages of a range have in common, by its name there
+    "topic": _repeated,
+    "queue": lambda queue, count: pa.array(np.full(count, queue, dtype=np.int32)),
+    "broker": _repeated,
 }
