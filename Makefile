@@ -44,6 +44,7 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(LOOPS)
 	@echo "3/3 penstock itself, editable"
 	@$(PY) -m pip install --disable-pip-version-check --no-input --quiet --no-deps --no-build-isolation --editable .
 	@$(PY) -m compileall -q src  # as pip does for what it installs: half of the time of a start
+	@$(PY) -m compileall -q "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark"  # pip does not, for all it installs from source
 	@$(PY) -m penstock.compiled
 	@touch $(STAMP)
 

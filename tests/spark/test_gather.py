@@ -57,6 +57,55 @@ def test_properties_are_the_same_compiled_and_by_arrays(texts: list[str], left_o
     assert [dict(row) for row in maps.to_pylist()] == everything
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(PLAIN, PROPERTIES), min_size=1, max_size=3), st.lists(st.integers(0, 2), max_size=12))
+def test_properties_like_those_of_the_message_before_are_the_same_too(texts: list[str], order: list[int]):
+    """The compiled loop looks first for the names that the message before had, and for all of what several had."""
+    records = records_in(written([simple(properties=texts[at % len(texts)]) for at in order]))
+    assert_as_defined(Properties(records), Apart(records))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from(["KEYS\x01", "TAGS\x01", "UNIQ_KEY\x01", "name\x01", "value\x02", "v\x02"]), max_size=9),
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from("\x00\x01\x02\x03aKS\x7f\u00e9")), max_size=12),
+)
+def test_properties_that_differ_in_one_character_only(pieces: list[str], changes: list[tuple[int, str]]):
+    """As long as others, and like them nearly everywhere."""
+    plain, some = "".join(pieces), []
+    for at, character in changes:
+        at %= len(plain) + 1
+        some += [plain, plain[:at] + character + plain[at + 1 :]]
+    records = records_in(written([simple(properties=text) for text in [plain] * 3 + some]))
+    assert_as_defined(Properties(records), Apart(records))
+
+
+def assert_as_defined(found: Properties, defined: Apart) -> None:
+    for name in NAMES:
+        assert found.column(name).to_pylist() == defined.values(name).column().to_pylist()
+
+
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize(
+    ("before", "text", "keys"),
+    [
+        ("KEYS\x01abcdefghijklmnopqr\x02", "KEYS\x01abcdefghijklm\x02opqr\x02", "abcdefghijklm"),
+        ("KEYS\x01abcdefghijklmnopqr\x02", "KEYX\x01abcdefghijklmnopqr\x02", None),
+        ("KEYS\x01abcdefghijklmnopqr\x02", "KEYS\x01rstuvwxyzabcdefghi\x02", "rstuvwxyzabcdefghi"),
+        ("KEYS\x01abcdefghijklmnopqr\x02", "KEYS\x01abcd\x01fghi\x03klmnopqr\x02", "abcd\x01fghi\x03klmnopqr"),
+        ("KEYS\x01a\x02TAGS\x01b\x02", "KEYS\x01\x02TAGS\x01b\x02", None),  # a pair without a value does not count
+        ("KEYS\x01a\x02TAGS\x01b\x02", "KEYS\x01c\x01d\x02", "c\x01d"),
+        ("KEYS\x01a\x02x\x01b", "KEYS\x01a\x02KEYS\x01b", "b"),  # of two the later does
+        ("x\x01a\x02KEYS\x01b", "KEYS\x01c", "c"),
+        ("KEYS\x01a", "KEYSx\x01a\x02KEYS\x01", None),
+        ("KEYS\x01a", "KEYS", None),
+    ],
+)
+def test_a_message_that_differs_from_those_before(before: str, text: str, keys: str | None, times: int):
+    records = records_in(written([*[simple(properties=before)] * times, simple(properties=text)]))
+    assert Properties(records).column("KEYS").to_pylist()[times] == keys
+
+
 def compiled_pairs(text: bytes):
     return _columns.pairs(text, *places((0, len(text))), ())
 

@@ -45,6 +45,15 @@ def test_without_the_script_they_come_from_an_archive():
     assert python.ARCHIVE in where
 
 
+@pytest.mark.parametrize(("given", "told"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")])
+def test_numpy_starts_no_threads_unless_it_is_told_to(given: dict[str, str], told: str):
+    asked = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    others = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [python.worker_python(), "-c", asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**others, **given})
+    assert done.stdout.split() == [told]
+
+
 def test_another_spark_has_its_own_modules(monkeypatch):
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert python.worker_python() == sys.executable

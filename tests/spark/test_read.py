@@ -136,6 +136,7 @@ def test_modules_are_not_looked_through_for_garbage_after_each_task(orders: Rang
     assert sum(batch.num_rows for batch in tasks.rows(task, asked, FEW)) == 1_000
     kept = gc.get_freeze_count()
     assert kept > 10_000
+    assert len(gc.get_objects()) < 1_000  # what was loaded while it read is kept apart, too
     later = [[number] for number in range(1_000)]
     list(tasks.rows(task, asked, FEW))
     assert gc.get_freeze_count() < kept + len(later)  # that is the user's, and may be garbage one day
@@ -231,6 +232,23 @@ def test_a_broker_that_gives_little_is_asked_ahead_all_the_same(orders: Range, m
     assert [answer.first for answer in found[1:]] == [answer.until for answer in found[:-1]]
     assert (found[0].first, found[-1].until) == (0, 1_000)
     assert all(answer.until - answer.first <= 32 for answer in found)
+
+
+class Bordered(fetch._Puller):
+    """As if the broker ended one answer at offset 250, whatever was asked for."""
+
+    def _pull(self, link, first, until):
+        pull = super()._pull(link, first, min(until, 250) if first < 250 else until)
+        return pull._replace(until=until)
+
+
+def test_one_short_answer_does_not_make_all_others_short(orders: Range, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "_Puller", Bordered)
+    found = list(pulled(orders, steps=Steps(messages_max=100)))
+    assert [(answer.first, answer.until) for answer in found[2:5]] == [(200, 250), (250, 300), (300, 400)]
+    widths = [answer.until - answer.first for answer in found if answer.first >= 300]
+    assert sum(widths) == 700
+    assert widths.count(100) >= 6
 
 
 # --- when it is not there ---------------------------------------------------------------------------------------------

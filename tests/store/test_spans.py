@@ -171,6 +171,22 @@ def test_rows_of_many_pieces_are_found_piece_by_piece(messages_max, bytes_max):
         assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
 
 
+def test_a_border_of_segments_ends_nothing():
+    """What lies behind it is as easy as what lies before it."""
+    shelf = shelf_with_some()
+    for _ in range(30):  # a segment has room for eleven such pairs
+        shelf.store.append([plain(MINE, b"m" * 700), plain(OTHER, b"x" * 700)])
+    segments: list[int] = []
+    for offset in range(shelf.store.table(MINE).next_offset):
+        batch = shelf.store.read(MINE, offset, 20, PLENTY)
+        found = shelf.store.slices_now(MINE, offset, 20, PLENTY)
+        assert found is not None
+        assert found.behind(b"") == b"".join(batch.payloads)
+        assert (found.messages, found.next_offset) == (len(batch.rows), batch.next_offset)
+        segments.append(len({base for _, base, _ in found.parts}))
+    assert max(segments) > 1
+
+
 def test_a_plan_looks_at_as_many_rows_as_it_takes(monkeypatch):
     """However few it looks at first."""
     monkeypatch.setattr(read, "_STEP_ROWS", 1)

@@ -1,5 +1,6 @@
-/* From the bytes of a pull to columns, compiled: where records begin, bodies put behind each other, and the properties
- * of messages taken apart. `hop.py` and `gather.py` say what each does, and take their place where this was not built.
+/* From the bytes of a pull to columns, compiled: where records begin, what plain ones say, bodies put behind each other,
+ * and the properties of messages taken apart. `hop.py`, `records.py` and `gather.py` say what each does, and take their
+ * place where this was not built.
  *
  * All of it comes from the network: every place is checked against what is there before a byte is read, and rooms are as
  * large as what they are filled from. Columns are pairs of buffers as Arrow has them: where each value begins, in 32 bits
@@ -12,11 +13,18 @@
 #include <string.h>
 
 #define RECORD_BYTES_MIN 91
+#define HEAD_BYTES 88 /* with hosts of four bytes: see wire/rocketmq/heads.py */
+#define MAGIC 0xDAA320A7u
+#define NOT_PLAIN 0x31u /* of sysFlag: compressed, a host of sixteen bytes */
+#define MS_MAX (INT64_MAX / 1000)
 #define NAME_END 1
 #define VALUE_END 2
 #define NAMES_MAX 8
 #define PAIRS_MAX 64 /* of one message: so many are compared with each other */
 #define BYTES_MAX INT32_MAX
+#define ALIKE_MAX 8 /* properties that others are compared with */
+#define ALIKE_BYTES_MAX 512
+#define ALIKE_TIMES 3
 
 /* --- columns -------------------------------------------------------------------------------------------------------- */
 
@@ -166,6 +174,86 @@ static PyObject *borders(PyObject *self, PyObject *args)
     return found;
 }
 
+/* --- plain records -------------------------------------------------------------------------------------------------- */
+
+enum { OFFSETS, BORN_US, STORE_US, BODIES, BODY_ENDS, PROPERTIES, PROPERTY_ENDS, NUMBERS };
+
+static inline int64_t signed_at(const unsigned char *at)
+{
+    return (int64_t)((uint64_t)from_big4(at) << 32 | from_big4(at + 4));
+}
+
+static inline int is_time(int64_t ms)
+{
+    return ms >= -MS_MAX && ms <= MS_MAX;
+}
+
+/* What a record says that begins at `at` of `left` bytes, places counted from there; how long it is, or 0 when it is not
+ * plain. */
+static inline Py_ssize_t plain_record(const unsigned char *at, Py_ssize_t left, int64_t *said)
+{
+    if (left < RECORD_BYTES_MIN)
+        return 0;
+    Py_ssize_t length = from_big4(at), body_bytes = from_big4(at + HEAD_BYTES - 4);
+    if (length < RECORD_BYTES_MIN || length > left || from_big4(at + 4) != MAGIC || from_big4(at + 36) & NOT_PLAIN ||
+        body_bytes > length - RECORD_BYTES_MIN)
+        return 0;
+    int64_t born_ms = signed_at(at + 40), store_ms = signed_at(at + 56);
+    Py_ssize_t topic = HEAD_BYTES + body_bytes, properties = topic + 1 + at[topic] + 2;
+    if (properties > length || !is_time(born_ms) || !is_time(store_ms))
+        return 0;
+    Py_ssize_t end = properties + (at[properties - 2] << 8 | at[properties - 1]);
+    if (end > length)
+        return 0;
+    said[OFFSETS] = signed_at(at + 20), said[BORN_US] = born_ms * 1000, said[STORE_US] = store_ms * 1000;
+    said[BODIES] = HEAD_BYTES, said[BODY_ENDS] = topic, said[PROPERTIES] = properties, said[PROPERTY_ENDS] = end;
+    return length;
+}
+
+/* Fills rows of numbers, one for each thing that records say, with those between two offsets; how many, or -1 when they
+ * are not plain or not in order. */
+static Py_ssize_t plain_rows(const Py_buffer *data, int64_t first, int64_t until, int64_t *rows, Py_ssize_t room)
+{
+    const unsigned char *bytes = data->buf;
+    int64_t said[NUMBERS], before = INT64_MIN;
+    Py_ssize_t count = 0, length;
+    for (Py_ssize_t at = 0; at < data->len; at += length) {
+        length = plain_record(bytes + at, data->len - at, said);
+        if (!length || said[OFFSETS] <= before)
+            return -1;
+        before = said[OFFSETS];
+        if (before < first || before >= until)
+            continue;
+        for (int what = 0; what < NUMBERS; what++)
+            rows[what * room + count] = said[what] + (what >= BODIES ? at : 0);
+        count++;
+    }
+    return count;
+}
+
+static PyObject *plain(PyObject *self, PyObject *args)
+{
+    Py_buffer data;
+    long long first, until;
+    if (!PyArg_ParseTuple(args, "y*LL", &data, &first, &until))
+        return NULL;
+    Py_ssize_t room = data.len / RECORD_BYTES_MIN + 1, count = -1;
+    int64_t *rows = PyMem_Malloc((size_t)room * NUMBERS * 8);
+    if (rows != NULL)
+        count = plain_rows(&data, first, until, rows, room);
+    PyBuffer_Release(&data);
+    PyObject *found = rows == NULL ? PyErr_NoMemory() : count < 0 ? Py_NewRef(Py_None) : PyTuple_New(NUMBERS);
+    for (int what = 0; found != NULL && count >= 0 && what < NUMBERS; what++) {
+        PyObject *numbers = PyBytes_FromStringAndSize((const char *)(rows + what * room), count * 8);
+        if (numbers == NULL)
+            Py_CLEAR(found);
+        else
+            PyTuple_SET_ITEM(found, what, numbers);
+    }
+    PyMem_Free(rows);
+    return found;
+}
+
 /* --- properties ----------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -223,21 +311,114 @@ static inline int same(const unsigned char *one, Py_ssize_t bytes, const unsigne
     return bytes == other_bytes && one[0] == other[0] && memcmp(one, other, (size_t)bytes) == 0;
 }
 
-/* The values of some names of one message, each put into its column: the last that there is, or nothing. */
-static void put_texts(Column *columns, PyObject *names, const unsigned char *at, const unsigned char *end)
+/* A name that a message has had, with its end, and the column of its values: -1 when nobody wants them. */
+typedef struct {
+    const unsigned char *name;
+    Py_ssize_t bytes, column;
+} Seen;
+
+static Py_ssize_t column_of(PyObject *names, const Pair *pair)
+{
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(names); index++) {
+        PyObject *name = PyTuple_GET_ITEM(names, index);
+        if (same(pair->name, pair->name_bytes, (const unsigned char *)PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)))
+            return index;
+    }
+    return -1;
+}
+
+/* The values of some names of one message, each put into its column: the last that there is, or nothing. Messages mostly
+ * have the names of the one before, in the same order (`seen`): then these need not be looked for. */
+static void put_texts(Column *columns, PyObject *names, const unsigned char *at, const unsigned char *end, Seen *seen)
 {
     Pair pair, found[NAMES_MAX];
-    Py_ssize_t count = PyTuple_GET_SIZE(names);
+    Py_ssize_t count = PyTuple_GET_SIZE(names), nth = 0;
     for (Py_ssize_t index = 0; index < count; index++)
         found[index] = (Pair){0};
-    while (next_pair(&at, end, &pair))
-        for (Py_ssize_t index = 0; index < count; index++) {
-            PyObject *name = PyTuple_GET_ITEM(names, index);
-            if (same(pair.name, pair.name_bytes, (const unsigned char *)PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)))
-                found[index] = pair;
+    for (; at < end; nth += nth < PAIRS_MAX - 1) {
+        Seen *like = &seen[nth];
+        if (like->bytes && end - at > like->bytes && memcmp(at, like->name, (size_t)like->bytes) == 0) {
+            const unsigned char *value = at + like->bytes, *over = place_of(VALUE_END, value, end);
+            at = over < end ? over + 1 : end;
+            if (over > value && like->column >= 0)
+                found[like->column] = (Pair){like->name, value, like->bytes - 1, over - value};
+        } else if (next_pair(&at, end, &pair)) {
+            *like = (Seen){pair.name, pair.name_bytes + 1, column_of(names, &pair)};
+            if (like->column >= 0)
+                found[like->column] = pair;
         }
+    }
     for (Py_ssize_t index = 0; index < count; index++)
         put(&columns[index], found[index].value == NULL ? end : found[index].value, found[index].value_bytes);
+}
+
+/* Properties of a message as others have them: as long, with the same names at the same places, which is what most of a
+ * queue looks like. `fixed` marks the bytes that have to be the same, names and separators; all others are values. */
+typedef struct {
+    const unsigned char *at;
+    Py_ssize_t bytes, bytes_before; /* -1 when there are none; how long those were that were not like them, last */
+    int times; /* so many were as long as that, one after the other */
+    Pair found[NAMES_MAX];
+    unsigned char fixed[ALIKE_BYTES_MAX];
+} Alike;
+
+#if defined(__GNUC__)
+typedef uint64_t Words __attribute__((vector_size(16)));
+#else
+typedef uint64_t Words;
+#endif
+#define WORDS_BYTES ((Py_ssize_t)sizeof(Words))
+
+/* Zero when what is fixed is the same, no value has an end in it, and all of it is ASCII. */
+static inline Words differences(const unsigned char *at, const unsigned char *other, const unsigned char *fixed)
+{
+    const Words none = {0}, ones = none + 0x0101010101010101u, highest = none + 0x8080808080808080u;
+    Words here, there, mask;
+    memcpy(&here, at, sizeof here);
+    memcpy(&there, other, sizeof there);
+    memcpy(&mask, fixed, sizeof mask);
+    Words ends = here ^ ones * VALUE_END;
+    return ((here ^ there) & mask) | ((((ends - ones) & ~ends & ~mask) | here) & highest);
+}
+
+static inline int is_like(const Alike *alike, const unsigned char *at, Py_ssize_t bytes)
+{
+    if (bytes != alike->bytes)
+        return 0;
+    Words found = {0}, none = {0};
+    Py_ssize_t index = 0;
+    for (; index + WORDS_BYTES <= bytes; index += WORDS_BYTES)
+        found |= differences(at + index, alike->at + index, alike->fixed + index);
+    if ((index = bytes - WORDS_BYTES) >= 0) /* what is left, and what stands before it once more */
+        found |= differences(at + index, alike->at + index, alike->fixed + index);
+    return memcmp(&found, &none, sizeof found) == 0;
+}
+
+static void put_like(Column *columns, Py_ssize_t count, const unsigned char *at, const Alike *alike)
+{
+    for (Py_ssize_t index = 0; index < count; index++) {
+        const Pair *pair = &alike->found[index];
+        put(&columns[index], pair->value == NULL ? at : at + (pair->value - alike->at), pair->value_bytes);
+    }
+}
+
+/* Others are compared with these from now on, when several were as long: it costs half of what taking them apart does. */
+static void remember(Alike *alike, PyObject *names, const unsigned char *at, Py_ssize_t bytes)
+{
+    const unsigned char *const begin = at, *const end = at + bytes;
+    alike->times = bytes == alike->bytes_before ? alike->times + 1 : 1;
+    alike->bytes_before = bytes;
+    if (alike->times < ALIKE_TIMES || bytes < WORDS_BYTES || bytes > ALIKE_BYTES_MAX)
+        return;
+    alike->at = at, alike->bytes = bytes, alike->times = 0;
+    memset(alike->found, 0, sizeof alike->found);
+    memset(alike->fixed, 0xFF, (size_t)bytes);
+    for (Pair pair; next_pair(&at, end, &pair);) {
+        Py_ssize_t column = column_of(names, &pair);
+        if (column >= 0)
+            alike->found[column] = pair;
+        memset(alike->fixed + (pair.value - begin), 0, (size_t)pair.value_bytes);
+    }
 }
 
 static int are_names(PyObject *names)
@@ -259,20 +440,29 @@ static PyObject *texts(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*y*y*O!", &places.data, &places.starts, &places.ends, &PyTuple_Type, &names))
         return NULL;
     Column columns[NAMES_MAX] = {{0}};
+    Seen seen[PAIRS_MAX] = {{0}};
+    Alike some[ALIKE_MAX];
     Py_ssize_t index, count = PyTuple_GET_SIZE(names);
     if (!are_names(names) || check_places(&places))
         goto done;
+    for (index = 0; index < ALIKE_MAX; index++)
+        some[index].bytes = some[index].bytes_before = -1;
     for (index = 0; index < count; index++)
         if (make_column(&columns[index], places.count, places.bytes))
             goto done;
     for (index = 0; index < places.count; index++) {
         Py_ssize_t length;
         const unsigned char *at = piece(&places, index, &length);
-        if (!is_ascii(at, length)) {
+        Alike *alike = &some[length % ALIKE_MAX];
+        if (is_like(alike, at, length)) {
+            put_like(columns, count, at, alike);
+        } else if (is_ascii(at, length)) {
+            put_texts(columns, names, at, at + length, seen);
+            remember(alike, names, at, length);
+        } else {
             found = Py_NewRef(Py_None);
             goto done;
         }
-        put_texts(columns, names, at, at + length);
     }
     found = PyTuple_New(count);
     for (index = 0; found != NULL && index < count; index++) {
@@ -287,16 +477,6 @@ done:
         drop_column(&columns[index]);
     release(&places);
     return found;
-}
-
-static inline int is_one_of(PyObject *names, const Pair *pair)
-{
-    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(names); index++) {
-        PyObject *name = PyTuple_GET_ITEM(names, index);
-        if (same(pair->name, pair->name_bytes, (const unsigned char *)PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)))
-            return 1;
-    }
-    return 0;
 }
 
 /* All pairs of one message that are not `left_out`; False when it is not as simple as that: text beyond ASCII, too many,
@@ -316,7 +496,7 @@ static int put_pairs(Column *keys, Column *values, PyObject *left_out, const uns
             if (same(pair.name, pair.name_bytes, pairs[other].name, pairs[other].name_bytes))
                 return 0;
         seen |= mark;
-        if (is_one_of(left_out, &pair))
+        if (column_of(left_out, &pair) >= 0)
             continue;
         if (!put(keys, pair.name, pair.name_bytes) || !put(values, pair.value, pair.value_bytes))
             return 0;
@@ -366,6 +546,7 @@ done:
 
 static PyMethodDef methods[] = {
     {"borders", borders, METH_VARARGS, "See borders_in_python in hop.py."},
+    {"plain", plain, METH_VARARGS, "See plain_in_python in records.py."},
     {"gathered", gathered, METH_VARARGS, "See gathered_in_python in gather.py."},
     {"texts", texts, METH_VARARGS, "See texts_in_python in gather.py."},
     {"pairs", pairs, METH_VARARGS, "See pairs_in_python in gather.py."},

@@ -7,7 +7,7 @@ batches.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from penstock.spark.gather import array_of, gathered, spans, woven
 from penstock.spark.hop import Buffer, Ints
 from penstock.spark.properties import Properties
 from penstock.spark.ranges import Range
-from penstock.spark.records import BadRecords, Records, records_in
+from penstock.spark.records import BORN_MS, STORE_MS, BadRecords, Plain, Records, plain_in, records_in
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import SysFlag
 from penstock.wire.rocketmq.compression import opened
@@ -29,7 +29,6 @@ from penstock.wire.rocketmq.record import HOST_V4_BYTES, HOST_V6_BYTES
 log = logs.get(__name__)
 
 OPENED_BYTES_MAX = 64 << 20  # of bodies in one batch, before the last of them
-_MS_MAX = (2**63 - 1) // 1000
 _HEX = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), np.uint16)
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _KEPT_BYTES = 31 << 20  # of the memory that arrays have let go, see below
@@ -57,6 +56,7 @@ class Decoder:
         self._schema, self._values, self._left_out = schema, values, left_out
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
         self._with_bodies = values is not None or "body" in schema.names
+        self._same: dict[str, tuple[str | int, pa.Array]] = {}  # the longest so far of each column of one value
         # An array this large, let go, teaches the C library to keep what smaller ones let go, rather than give it back
         # to the system and get it back zeroed, page by page: that would take half of the time. It is never written to.
         np.empty(_KEPT_BYTES, dtype=np.uint8)
@@ -84,7 +84,18 @@ class Decoder:
         return batch if pc.all(kept).as_py() else batch.filter(kept)
 
     def _made(self, name: str, rows: "Rows") -> pa.Array:
+        if name in SAME:
+            return self._same_for_all(name, rows)
         return rows.properties.maps(self._left_out) if name == PROPERTIES else MAKERS[name](rows)
+
+    def _same_for_all(self, name: str, rows: "Rows") -> pa.Array:
+        """A column of one value: as much as is needed of the one that was made before."""
+        value, make = getattr(rows.source, name), SAME[name]
+        before, column = self._same.get(name, (None, pa.nulls(0)))
+        if before != value or len(column) < len(rows):
+            column = make(value, len(rows))
+            self._same[name] = value, column
+        return column.slice(0, len(rows))
 
     def _typed(self, arrays: list[pa.Array]) -> Iterator[tuple[pa.Array, pa.DataType]]:
         return zip(arrays, self._schema.types, strict=True)
@@ -93,7 +104,7 @@ class Decoder:
 class Rows:
     """Messages of one queue, on their way to columns. What several columns need is made once."""
 
-    def __init__(self, records: Records, source: Range, opened_bodies: dict[int, bytes]) -> None:
+    def __init__(self, records: Records | Plain, source: Range, opened_bodies: dict[int, bytes]) -> None:
         self.records, self.source, self.opened_bodies = records, source, opened_bodies
 
     def __len__(self) -> int:
@@ -106,6 +117,11 @@ class Rows:
 
 def rows_in(data: Buffer, source: Range, with_bodies: bool) -> Iterator[Rows]:
     """The messages of an answer that belong to a range."""
+    plain = plain_in(data, source.start, source.end)
+    if plain is not None:
+        if len(plain):
+            yield Rows(plain, source, {})
+        return
     records = _of_range(records_in(data), source)
     if not len(records):
         return
@@ -166,9 +182,7 @@ def _body(rows: Rows) -> pa.Array:
     return both.take(pa.array(chosen))
 
 
-def _time(ms: npt.NDArray[np.int64]) -> pa.Array:
-    """A time that no clock has is cut to what fits, rather than turned into another one."""
-    us = np.clip(ms.astype(np.int64), -_MS_MAX, _MS_MAX) * 1000
+def _time(us: Ints) -> pa.Array:
     return pa.Array.from_buffers(_TIMESTAMP, len(us), [None, pa.py_buffer(us)])
 
 
@@ -181,7 +195,7 @@ def _message_id(rows: Rows) -> pa.Array:
     return pc.replace_with_mask(given, missing, _places(rows.records, np.flatnonzero(missing)))
 
 
-def _places(records: Records, rows: Ints) -> pa.Array:
+def _places(records: Records | Plain, rows: Ints) -> pa.Array:
     """Ids that say where messages are: address, port and physical offset, in hexadecimal digits."""
     heads = records.heads[rows]
     short = (heads["sys_flag"] & SysFlag.STORE_HOST_V6) == 0
@@ -202,14 +216,17 @@ def _octets(field: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
 
 
 MAKERS: dict[str, Callable[[Rows], pa.Array]] = {
-    "topic": lambda rows: _repeated(rows.source.topic, len(rows)),
-    "queue": lambda rows: pa.array(np.full(len(rows), rows.source.queue, dtype=np.int32)),
     "offset": lambda rows: pa.array(rows.records.offsets),
     "key": lambda rows: rows.properties.column(props.KEYS),
     "tags": lambda rows: rows.properties.column(props.TAGS),
     "body": _body,
-    "born_time": lambda rows: _time(rows.records.heads["born_ms"]),
-    "store_time": lambda rows: _time(rows.records.heads["store_ms"]),
+    "born_time": lambda rows: _time(rows.records.times_us(BORN_MS)),
+    "store_time": lambda rows: _time(rows.records.times_us(STORE_MS)),
     "message_id": _message_id,
-    "broker": lambda rows: _repeated(rows.source.broker, len(rows)),
+}
+
+SAME: dict[str, Callable[[Any, int], pa.Array]] = {  # what all messages of a range have in common, by its name there
+    "topic": _repeated,
+    "queue": lambda queue, count: pa.array(np.full(count, queue, dtype=np.int32)),
+    "broker": _repeated,
 }

@@ -162,7 +162,7 @@ class _Puller:
             self._step, self._full = max(got - got // 16, 1), 0
             return
         self._full += 1
-        if not self._step:
+        if got > self._step:
             self._step = got
         elif self._full >= _GROW_AFTER and self._answer_bytes < self._steps.bytes_max // 2:
             self._step, self._full = min(self._step * 2, self._steps.messages_max), 0

@@ -19,11 +19,9 @@ import pyarrow.compute as pc
 
 from penstock.spark.gather import Column, array_of, gathered, pairs, spans, texts, woven
 from penstock.spark.hop import Ints
-from penstock.spark.records import Octets, Records
+from penstock.spark.records import LENGTH_BYTES, Octets, Plain, Records
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.properties import NAME_END, VALUE_END
-
-LENGTH_BYTES = 2  # of the length that stands before the properties of a message
 
 _NAME_END, _VALUE_END = ord(NAME_END), ord(VALUE_END)
 _WORD_BYTES = 8
@@ -35,7 +33,7 @@ _NAMES = tuple(name.encode() for name in NAMES)
 class Properties:
     """What columns are made of: plain ones as they are found, others by arrays."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records | Plain) -> None:
         self._records = records
         starts, ends = records.properties()
         self._where = records.octets, starts + LENGTH_BYTES, ends
@@ -64,7 +62,7 @@ class Properties:
 
 
 class Apart:
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records | Plain) -> None:
         starts, ends = records.properties()
         self._count = len(starts)
         sizes = ends - starts

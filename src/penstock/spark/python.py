@@ -4,6 +4,9 @@ Spark puts archives with its modules before everything else on the path of each 
 thousands of entries Python reads. It keeps no compiled form of what comes out of an archive: every process compiles a
 few hundred modules anew, half a second of the start of each streaming query. So Python is started through a script of
 ours that takes them off the path; the same modules are installed.
+
+Spark has its workers compute with one thread each (OMP_NUM_THREADS), but says nothing to the process that plans a
+stream: there numpy would start one for each core, and they spin for a tenth of a second. So it gets one, too.
 """
 
 import hashlib
@@ -31,7 +34,7 @@ for part in $PYTHONPATH; do
     esac
 done
 unset IFS
-PYTHONPATH=$kept exec {python} "$@"
+PYTHONPATH=$kept OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}} exec {python} "$@"
 """
 
 

@@ -24,7 +24,7 @@ from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_
 from penstock.store.log import Log
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import LOST, Rows
-from penstock.store.spans import Part, Slices, spans
+from penstock.store.spans import Part, Slices, Spans, spans
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
@@ -106,9 +106,7 @@ class Reader:
         parts: list[Part] = []
         messages = size_bytes = next_offset = 0
         while table.min_row <= row < table.visible_row:
-            view, at, rows = table.place(row)
-            rows = min(rows, table.visible_row - row)
-            found = spans(view, at, rows, first, messages_max - messages, bytes_max - size_bytes)
+            rows, found = self._spans_at(table, row, first, messages_max - messages, bytes_max - size_bytes)
             if found is None:
                 if parts or first < 0:
                     break
@@ -128,6 +126,24 @@ class Reader:
         return (
             Slices(parts, messages, size_bytes, next_offset, table.min_offset, table.visible_offset) if parts else None
         )
+
+    def _spans_at(
+        self, table: QueueTable, row: int, first: int, messages_max: int, bytes_max: int
+    ) -> tuple[int, Spans | None]:
+        """How many rows of its piece of the table were looked at, and what they bring: at a border of segments, what
+        lies before it.
+        """
+        view, at, rows = table.place(row)
+        rows = min(rows, table.visible_row - row)
+        found = spans(view, at, rows, first, messages_max, bytes_max)
+        if found is None:
+            return rows, None
+        used, _, _, _, low, high, _ = found
+        border = (low // self._log.segments.segment_bytes + 1) * self._log.segments.segment_bytes
+        if high > border:
+            rows = int(table.rows(row, row + used)["position"].searchsorted(border))
+            found = spans(view, at, rows, first, messages_max, bytes_max)
+        return rows, found
 
     def load(self, plan: "Plan", wait: bool) -> Batch | None:
         """The common case first: everything lies in one segment, is in memory, and need not be checked."""
