@@ -110,14 +110,16 @@ def test_whatever_is_in_memory_the_answer_is_the_same(disk, hot_bytes, fresh, co
 
 @pytest.mark.parametrize("hot_bytes", [0, 500, PLENTY], ids=lambda hot_bytes: f"hot {hot_bytes}")
 @pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "reopened"])
+@pytest.mark.parametrize("cold", [True, False], ids=["cold", "resident"])
 @pytest.mark.parametrize("step", [64, 65, 100, PLENTY])
-def test_together_the_bytes_are_the_same(disk, hot_bytes, fresh, step):
+def test_together_the_bytes_are_the_same(disk, hot_bytes, fresh, cold, step):
     shelf = Shelf(disk, hot_bytes)
     for number in range(30):
         shelf.store.append([plain_run([plain(MINE, b"%d.%d" % (number, index)) for index in range(9)])])
         shelf.store.append([plain(MINE, b"alone %d" % number), plain(OTHER, bytes(300))])
     if not fresh:
         shelf = shelf.again()
+    disk.cold = cold
     for _ in range(2):
         offset, wanted, found, pieces = 0, b"", b"", 0
         while offset < shelf.store.bounds(MINE).max_offset:
@@ -128,7 +130,7 @@ def test_together_the_bytes_are_the_same(disk, hot_bytes, fresh, step):
             assert len(batch.rows) == batch.next_offset - offset
             found, pieces, offset = found + b"".join(batch.payloads), pieces + len(batch.payloads), batch.next_offset
         assert found == wanted
-    if hot_bytes == PLENTY and fresh and step == 100:
+    if (hot_bytes == PLENTY and fresh and step == 100) or (cold and not hot_bytes):
         assert pieces < 200  # of 300 messages: runs come as one piece, within a segment
 
 
@@ -293,6 +295,22 @@ def test_a_segment_that_is_gone_is_damage_and_the_rest_is_served(disk):
     offsets = batch.rows["base"].tolist()
     assert 0 < len(offsets) < 40
     assert (offsets[0], offsets[-1], batch.next_offset) == (0, 39, 40)
+    assert {damage.why for damage in batch.damage} == {"the segment is missing"}
+
+
+def test_of_a_segment_that_is_gone_nothing_is_counted_that_comes_together_either(disk):
+    shelf = Shelf(disk, hot_bytes=0)
+    for number in range(40):
+        shelf.store.append([plain(MINE, b"%d" % number + bytes(1_000))])
+    wanted = shelf.store.read(MINE, 0, PLENTY, PLENTY).payloads
+    disk.cold = True
+    disk.remove(f"log/{disk.list('log')[1]}")
+    shelf.store._segments.numbers.pop(1)
+    plan = shelf.store.plan(MINE, 0, PLENTY, PLENTY)
+    plan.together = True
+    batch = plan.load(wait=True)
+    assert 0 < len(batch.rows) < 40
+    assert b"".join(batch.payloads) == b"".join(wanted[offset] for offset in batch.rows["base"].tolist())
     assert {damage.why for damage in batch.damage} == {"the segment is missing"}
 
 

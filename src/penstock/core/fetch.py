@@ -167,8 +167,9 @@ class Fetcher:
         """From an entry number."""
         return await self.load(self._store.plan_row(queue, row, messages_max, bytes_max))
 
-    async def load(self, plan: Plan) -> Batch:
-        batch = plan.load(wait=False)
+    async def load(self, plan: Plan, tried: bool = False) -> Batch:
+        """Wherever it is; what was tried, with `load_now`, is not in memory."""
+        batch = None if tried else plan.load(wait=False)
         if batch is None:
             batch = await asyncio.to_thread(plan.load, True)
         if batch is None:

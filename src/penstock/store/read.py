@@ -287,6 +287,7 @@ class _Cold:
         self._index, self._starts, self._leads = here.tolist(), starts.tolist(), leads.tolist()
         self._positions, self._lengths = positions.tolist(), lengths.tolist()
         self._doubtful = self._unproved(positions < reader.trusted_from, here)
+        self._together = plan.together and not self._doubtful and len(kept) == len(rows)
         self._damage: list[Damage] = []
 
     def _ranges(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> list[int]:
@@ -317,6 +318,8 @@ class _Cold:
         fetched = self._fetch(spans, wait)
         if fetched is None:
             return None
+        if self._together and not self._damage:
+            return self._plan.batch(self._touching(borders, fetched))
         for (first, until), data in zip(borders, fetched, strict=True):
             sound: Iterable[int] | None = range(first, until if data is not None else first)
             if self._doubtful and data is not None:
@@ -328,6 +331,15 @@ class _Cold:
                 payloads += [data[positions[at] - start : positions[at] - start + lengths[at]] for at in sound]
                 keep += [self._index[at] for at in sound]
         return self._plan.batch(payloads, keep, self._damage)
+
+    def _touching(self, borders: list[tuple[int, int]], fetched: "list[memoryview | None]") -> list[memoryview]:
+        """All payloads, those that touch in the log as one: a slice for each costs more than reading it."""
+        payloads: list[memoryview] = []
+        for (first, until), data in zip(borders, fetched, strict=True):
+            if data is not None:  # else there is damage, and one does not come here
+                starts, ends = _neighbours(self._plan.rows[first:until])
+                payloads += _slices(data, self._starts[first], starts.tolist(), (ends - starts).tolist())
+        return payloads
 
     def _in_memory(self, number: int, low: int, high: int) -> bool:
         file, view = self._plan.pinned.get(number), self._plan.mapped.get(number)

@@ -185,7 +185,7 @@ class Consume:
         task.add_done_callback(self._reading.discard)
 
     async def _read_cold(self, call: "_Call", bounds: Bounds, plan: Plan) -> None:
-        self._found(call, bounds, await self._fetcher.load(plan))
+        self._found(call, bounds, await self._fetcher.load(plan, tried=True))
 
     async def _read_mixed(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         """From a queue that others write to as well."""
