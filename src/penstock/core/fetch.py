@@ -17,16 +17,8 @@ from penstock.store.read import Batch, Damage, Plan
 from penstock.store.spans import Slices
 from penstock.store.store import Bounds, Store
 
-__all__ = [
-    "Batch",
-    "Bounds",
-    "Fetcher",
-    "Plan",
-    "Slices",
-    "Tags",
-    "narrowed",
-    "numbered",
-]  # what a gateway gets in its hands
+# what a gateway gets in its hands
+__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Slices", "Tags", "narrowed", "numbered"]
 
 Tags = frozenset[int]
 
