@@ -4,6 +4,7 @@ A client whose tools are not here is skipped with the reason; with PENSTOCK_REQU
 """
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -16,9 +17,14 @@ from penstock.client.message import Message
 from penstock.client.positions import FIRST
 from penstock.client.sync import Consumer, Producer
 from penstock.spark.pipelines import audit
+from penstock.testing.frames import Connection
+from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
+from penstock.wire.rocketmq.record import messages_in
 
 CLIENTS = (JAVA_4, JAVA_5, GO)
 DAY_MS = 86_400_000
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRIES, TRACES_S = 4, 3
 
 
 @pytest.fixture
@@ -37,13 +43,48 @@ def use(penstock, tmp_path):
 def test_s51_what_nobody_consumed_is_lost_and_what_was_consumed_is_not(
     spark, penstock, service, use, client, new_name, tmp_path
 ):
-    runner, topic, group = use(client), new_name("orders"), new_name("billing")
-    asyncio.run(created(service, topic))
-    with runner.push(topic, group, "--trace") as consumer:
-        runner.produce(topic, 4, "--trace")
-        consumer.take(4)
-    lost = {str(line["msgId"]) for line in runner.produce(topic, 2, "--trace")}
+    runner = use(client)
+    for _ in range(TRIES):
+        topic, group = new_name("orders"), new_name("billing")
+        asyncio.run(created(service, topic))
+        with runner.push(topic, group, "--trace") as consumer:
+            consumed = ids(runner.produce(topic, 4, "--trace"))
+            consumer.take(4)
+        lost = ids(runner.produce(topic, 2, "--trace"))
+        if is_traced(penstock, consumed, 3) and is_traced(penstock, lost, 1):
+            break
     check_verdicts(spark, penstock, service, tmp_path, topic, group, lost)
+
+
+def ids(lines) -> set[str]:
+    return {str(line["msgId"]) for line in lines}
+
+
+def is_traced(penstock, wanted: set[str], times: int) -> bool:
+    """Whether messages are named so often in traces. A client gives its last traces half a second when it ends, and
+    then loses them: one of fifteen times, that of Java 4.9. What it did not trace, no audit can know.
+    """
+    until = time.monotonic() + TRACES_S
+    while True:
+        text = b"".join(message.body for message in all_traces(penstock)).decode()
+        if all(text.count(one) >= times for one in wanted):
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+
+
+def all_traces(penstock):
+    found, offset = [], 0
+    ext = {"consumerGroup": "nobody", "topic": TRACE_TOPIC, "queueId": 0, "maxMsgNums": 32, "subscription": "*"}
+    with contextlib.closing(Connection(penstock.addresses["broker"])) as connection:
+        while True:
+            asked = {**ext, "queueOffset": offset, "sysFlag": PullFlag.SUBSCRIPTION}
+            answer = connection.ask(RequestCode.PULL_MESSAGE, asked)
+            if answer.code != ResponseCode.SUCCESS:
+                return found
+            found += messages_in(answer.body)
+            offset = int(answer.ext["nextBeginOffset"])
 
 
 def test_s51_our_own_client_is_seen_too(spark, penstock, service, new_name, tmp_path):
@@ -60,7 +101,7 @@ def test_s51_our_own_client_is_seen_too(spark, penstock, service, new_name, tmp_
 def check_verdicts(spark, penstock, service, tmp_path, topic, group, lost):
     """Of six messages the group was done with four, once each."""
     with Producer(penstock.addresses["namesrv"], "tomorrow") as producer:  # time goes on
-        producer.send(Message("RMQ_SYS_TRACE_TOPIC", pub(int(time.time() * 1000) + DAY_MS).encode()))
+        producer.send(Message(TRACE_TOPIC, pub(int(time.time() * 1000) + DAY_MS).encode()))
     settings = audit.Settings(lake=str(tmp_path / "lake"), service=service, once=True, events_topic="")
     audit.run(settings, spark=spark)
     rows = spark.read.parquet(str(audit.folder(settings) / "messages")).where(f"topic = '{topic}'").collect()

@@ -30,7 +30,7 @@ log = logs.get(__name__)
 VERSION = (
     409  # what heartbeats are answered with: clients take it for the broker's version, SQL filters need 232 or more
 )
-LARGE_BYTES = 32 * 1024  # messages leave at once: the client is at work on them while the next pull is answered
+LARGE_BYTES = 128 * 1024  # messages leave before the read is done with: the client is at work on them meanwhile
 UNDER_WAY_MAX = 10_000
 SEATS_MAX = 1_024  # queues that a connection reads quickly; far more than consumers have
 WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: then pulls are put off
