@@ -14,11 +14,11 @@ from penstock.clock import Clock
 from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.read import Batch, Damage, Plan
-from penstock.store.spans import Slices
+from penstock.store.spans import Later, Slices
 from penstock.store.store import Bounds, Store
 
 # what a gateway gets in its hands
-__all__ = ["Batch", "Bounds", "Fetcher", "Plan", "Slices", "Tags", "narrowed", "numbered"]
+__all__ = ["Batch", "Bounds", "Fetcher", "Later", "Plan", "Slices", "Tags", "narrowed", "numbered"]
 
 Tags = frozenset[int]
 
@@ -100,6 +100,10 @@ class Fetcher:
         something in the queue may be in another encoding than these.
         """
         return self._store.slices_now(queue, offset, messages_max, bytes_max, encodings)
+
+    def slices_later(self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int) -> Later | None:
+        """The same for what is not in memory; None where that takes a plan, too."""
+        return self._store.slices_later(queue, offset, messages_max, bytes_max, encodings)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int, tags: Tags = frozenset()) -> Plan:
         """Which messages a read would bring: with `tags` (their hashes) only those."""

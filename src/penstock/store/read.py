@@ -9,10 +9,10 @@ process started is checked against its checksum the first time it is served; wha
 and never served.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,17 @@ from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_
 from penstock.store.log import Log
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import LOST, Rows
-from penstock.store.spans import Part, Slices, Spans, spans
+from penstock.store.spans import Later, Slices, Spans, spans
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
 _STEP_ROWS = 4_096  # that a plan looks at first
 _FEW = 64  # rows: array operations cost more than they save
+
+T = TypeVar("T")
+_Source = Callable[[int, int], tuple[T, int] | None]  # what holds all between two positions, and where it begins
+_Found = tuple[list[tuple[T, int, list[int]]], int, int, int, int, int]  # the fields of Slices or Later
 
 
 class Damage(NamedTuple):
@@ -98,12 +102,23 @@ class Reader:
         is not easy any more; None where it is not from the beginning, or where there is nothing: a plan then tells
         more. Piece by piece of the table, so that what is asked for costs what is found.
         """
+        found = self._found(table, offset, messages_max, bytes_max, self._mapping)
+        return Slices(*found) if found else None
+
+    def slices_later(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Later | None:
+        """The same where that need not be in memory: a worker thread reads it."""
+        found = self._found(table, offset, messages_max, bytes_max, self._file)
+        return Later(*found) if found else None
+
+    def _found(
+        self, table: QueueTable, offset: int, messages_max: int, bytes_max: int, source: _Source[T]
+    ) -> _Found[T] | None:
         if not table.min_offset <= offset < table.visible_offset:
             return None
         row, first = table.likely_row(offset), offset
         if row >= table.visible_row:
             row, first = table.row_at_offset(offset), -1
-        parts: list[Part] = []
+        parts: list[tuple[T, int, list[int]]] = []
         messages = size_bytes = next_offset = 0
         while table.min_row <= row < table.visible_row:
             rows, found = self._spans_at(table, row, first, messages_max - messages, bytes_max - size_bytes)
@@ -115,7 +130,7 @@ class Reader:
             used, more_messages, more_bytes, behind, low, high, places = found
             if parts and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
                 break  # at least one is given, whatever its size, but not of every piece
-            where = self._mapping(low, high) if low >= self.trusted_from else None
+            where = source(low, high) if low >= self.trusted_from else None
             if where is None:
                 break
             parts.append((*where, places))
@@ -123,9 +138,7 @@ class Reader:
             if used < rows or messages >= messages_max:
                 break
             row, first = row + rows, -1
-        return (
-            Slices(parts, messages, size_bytes, next_offset, table.min_offset, table.visible_offset) if parts else None
-        )
+        return (parts, messages, size_bytes, next_offset, table.min_offset, table.visible_offset) if parts else None
 
     def _spans_at(
         self, table: QueueTable, row: int, first: int, messages_max: int, bytes_max: int
@@ -181,6 +194,16 @@ class Reader:
             if not self._residency.holds(segments.get(number), low - base, high - low):
                 return None
         return segments.get(number).view, base
+
+
+    def _file(self, low: int, high: int) -> tuple[File, int] | None:
+        """Of the segment that holds all between two positions, and where that begins in the log."""
+        segments = self._log.segments
+        number = low // segments.segment_bytes
+        base = number * segments.segment_bytes
+        if low < 0 or high > base + segments.segment_bytes or number not in segments.numbers:
+            return None
+        return segments.get(number).file, base
 
 
 def _slices(view: memoryview, base: int, positions: list[int], lengths: list[int]) -> list[memoryview]:

@@ -21,11 +21,13 @@ class Residency:
 
     def holds(self, segment: Segment, place: int, length: int) -> bool:
         """Whether so many bytes of a segment are in memory."""
-        now_ms = self._now_ms()
-        blocks = range(place // BLOCK_BYTES, (place + length - 1) // BLOCK_BYTES + 1)
-        if all(self._holds_block(segment, block, now_ms) for block in blocks):
-            return True
-        return segment.file.is_resident(segment.view, place, length)  # where only some of a block is
+        now_ms, until = self._now_ms(), place + length
+        for block in range(place // BLOCK_BYTES, (until - 1) // BLOCK_BYTES + 1):
+            if not self._holds_block(segment, block, now_ms):
+                first = max(place, block * BLOCK_BYTES)  # only some of the block may be there, and be enough
+                if not segment.file.is_resident(segment.view, first, min(until, (block + 1) * BLOCK_BYTES) - first):
+                    return False
+        return True
 
     def _holds_block(self, segment: Segment, block: int, now_ms: int) -> bool:
         key = segment.number, block

@@ -30,7 +30,7 @@ from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
-from penstock.store.spans import Slices
+from penstock.store.spans import Later, Slices
 from penstock.store.stagefiles import StageFiles
 from penstock.store.syncing import DONE, ROUNDS, STOPPED, call, marks_at
 from penstock.store.table import QueueTable
@@ -285,6 +285,15 @@ class Store:
         if table.encodings & ~encodings:
             return None
         return self._reader.slices_now(table, offset, messages_max, bytes_max)
+
+    def slices_later(
+        self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int = EVERY
+    ) -> Later | None:
+        """The same from the disk (see `Reader.slices_later`)."""
+        table = self.table(queue)
+        if table.encodings & ~encodings:
+            return None
+        return self._reader.slices_later(table, offset, messages_max, bytes_max)
 
     def plan(self, queue: int, offset: int, messages_max: int, bytes_max: int) -> Plan:
         return self._reader.plan_offset(self.table(queue), offset, messages_max, bytes_max)

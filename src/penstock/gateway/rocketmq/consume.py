@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, OffsetMoved
-from penstock.core.fetch import Batch, Bounds, Fetcher, Plan, Slices, narrowed
+from penstock.core.fetch import Batch, Bounds, Fetcher, Later, Plan, Slices, narrowed
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
 from penstock.core.readers import Readers
@@ -152,8 +152,16 @@ class Consume:
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         elif self._fetcher.holds_others(queue, MINE):
             self._later(call, self._read_mixed(call, bounds, may_wait))
-        else:
+        elif call.wanted is not ALL or not self._read_all_later(call):
             self._read_some(call, bounds)
+
+    def _read_all_later(self, call: "_Call") -> bool:
+        """All there is, in a worker thread; False where it takes a closer look."""
+        found = self._fetcher.slices_later(call.queue, call.asked.queueOffset, *call.limits, MINE)
+        if found is None:
+            return False
+        self._later(call, self._read_slices(call, found))
+        return True
 
     def _read_some(self, call: "_Call", bounds: Bounds) -> None:
         """What is wanted of the messages there, wherever they are."""
@@ -183,6 +191,11 @@ class Consume:
         task = asyncio.ensure_future(done())
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+
+    async def _read_slices(self, call: "_Call", found: Later) -> None:
+        answer = await asyncio.to_thread(found.behind, _head_of(call.frame, found))
+        self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
+        call.connection.reply_with(call.frame, [answer], found.size_bytes)
 
     async def _read_cold(self, call: "_Call", bounds: Bounds, plan: Plan) -> None:
         self._found(call, bounds, await self._fetcher.load(plan, tried=True))
@@ -334,7 +347,7 @@ def found_head(opaque: int, next_offset: int, min_offset: int, max_offset: int, 
     return _LENGTHS.pack(4 + len(header) + body_bytes, len(header)) + header
 
 
-def _head_of(frame: Frame, found: Slices) -> bytes:
+def _head_of(frame: Frame, found: Slices | Later) -> bytes:
     if frame.form == JSON:
         return found_head(frame.opaque, found.next_offset, found.min_offset, found.max_offset, found.size_bytes)
     return _head(frame, _ext(found.next_offset, Bounds(found.min_offset, found.max_offset, 0, 0)), found.size_bytes)
