@@ -101,7 +101,8 @@ class _Puller:
         self._source, self._links, self._group, self._tags, self._steps = source, links, group, tags, steps
         self._under_way: deque[_Pull] = deque()
         self.cursor = self._asked = source.start
-        self._step, self._answer_bytes, self._full = 0, 0, 0  # not known before the first answer
+        self._step, self._answer_bytes = 0, 0  # not known before the first answer
+        self._full = self._short = 0  # answers in a row with as much as was asked for, or less
 
     def disconnect(self) -> None:
         self._links.drop(self._source.address)
@@ -159,9 +160,12 @@ class _Puller:
         asked, got = pull.until - pull.first, answer.until - answer.first
         self._answer_bytes = len(answer.body)
         if got < asked:
-            self._step, self._full = max(got - got // 16, 1), 0
+            self._short, self._full = self._short + 1, 0
+            # One that is short and small tells nothing of the next: a queue may have a border just there.
+            if not self._step or self._short > 1 or self._answer_bytes > self._steps.bytes_max // 2:
+                self._step = max(got - got // 16, 1)
             return
-        self._full += 1
+        self._short, self._full = 0, self._full + 1
         if got > self._step:
             self._step = got
         elif self._full >= _GROW_AFTER and self._answer_bytes < self._steps.bytes_max // 2:

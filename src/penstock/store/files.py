@@ -11,6 +11,7 @@ Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`
 """
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -46,6 +47,14 @@ class File(Protocol):
         """What lies at several places (length, at). Without `wait` None when some of it is not in memory: for the event
         loop, which must not wait for a disk.
         """
+        ...
+
+    def read_into(self, room: memoryview, at: int, wait: bool) -> bool:
+        """As much as there is room for, or an OSError. Without `wait` False when some of it is not in memory."""
+        ...
+
+    def announce(self, at: int, length: int) -> None:
+        """Begin to bring a range into memory, so that reading it waits less. Promises nothing."""
         ...
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
@@ -147,23 +156,34 @@ class LocalFile:
         return data
 
     def read_all(self, places: Sequence[tuple[int, int]], wait: bool) -> list[memoryview] | None:
-        flags, descriptor = (0 if wait else NOWAIT), self._descriptor
         found: list[memoryview] = []
-        if not wait and not NOWAIT:
-            return None
-        try:
-            for length, at in places:
-                data = bytearray(length)
-                if os.preadv(descriptor, [data], at, flags) != length:
-                    if not wait:
-                        return None
-                    data[:] = self.read(length, at)
-                found.append(memoryview(data))
-        except OSError:  # without waiting: not in memory, or a file system that cannot tell
-            if wait:
-                raise
-            return None
+        for length, at in places:
+            room = memoryview(bytearray(length))
+            if not self.read_into(room, at, wait):
+                return None
+            found.append(room)
         return found
+
+    def read_into(self, room: memoryview, at: int, wait: bool) -> bool:
+        if not wait:
+            return self._read_now(room, at)
+        done = 0
+        while done < len(room):
+            some = os.preadv(self._descriptor, [room[done:]], at + done)
+            if not some:
+                raise OSError(errno.EIO, f"the file ends {len(room) - done} bytes before what should be there")
+            done += some
+        return True
+
+    def _read_now(self, room: memoryview, at: int) -> bool:
+        try:
+            return bool(NOWAIT) and os.preadv(self._descriptor, [room], at, NOWAIT) == len(room)
+        except OSError:  # not in memory, or a file system that cannot tell
+            return False
+
+    def announce(self, at: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, at, length, os.POSIX_FADV_WILLNEED)
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         done = os.pwrite(self._descriptor, data, at)

@@ -20,15 +20,17 @@ from crc32c import crc32c
 
 from penstock.errors import OffsetOutOfRange
 from penstock.store.files import File
+from penstock.store.later import Later
 from penstock.store.layout import HEADER_BYTES, MAGIC, SEED_MASK, STAMP, header_in
 from penstock.store.log import Log
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import LOST, Rows
-from penstock.store.spans import Later, Slices, Spans, spans
+from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
+_NEAR_BYTES = 1 << 20
 _STEP_ROWS = 4_096  # that a plan looks at first
 _FEW = 64  # rows: array operations cost more than they save
 
@@ -98,11 +100,11 @@ class Reader:
             step *= 4
 
     def slices_now(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
-        """What a read from an offset brings where that is easy: in memory, and checked. Less than it could be, where it
-        is not easy any more; None where it is not from the beginning, or where there is nothing: a plan then tells
-        more. Piece by piece of the table, so that what is asked for costs what is found.
+        """What a read from an offset brings where that is easy: in memory, and checked. None where it is not, or where
+        there is nothing: a plan then tells more. Piece by piece of the table, so that what is asked for costs what is
+        found.
         """
-        found = self._found(table, offset, messages_max, bytes_max, self._mapping)
+        found = self._found(table, offset, messages_max, bytes_max, self._near)
         return Slices(*found) if found else None
 
     def slices_later(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Later | None:
@@ -132,7 +134,7 @@ class Reader:
                 break  # at least one is given, whatever its size, but not of every piece
             where = source(low, high) if low >= self.trusted_from else None
             if where is None:
-                break
+                return None
             parts.append((*where, places))
             messages, size_bytes, next_offset = messages + more_messages, size_bytes + more_bytes, behind
             if used < rows or messages >= messages_max:
@@ -188,13 +190,20 @@ class Reader:
         base = number * segments.segment_bytes
         if low < 0 or high > base + segments.segment_bytes:
             return None
-        if low < self.trusted_from or low < self._log.end - self._hot_bytes:  # else it was written a moment ago
+        if not self._is_hot(low):
             if number not in segments.numbers:
                 return None
             if not self._residency.holds(segments.get(number), low - base, high - low):
                 return None
         return segments.get(number).view, base
 
+    def _near(self, low: int, high: int) -> tuple[memoryview, int] | None:
+        """As `_mapping`, but not for what is wide: asking whether that is in memory takes longer than reading it."""
+        return self._mapping(low, high) if high - low <= _NEAR_BYTES or self._is_hot(low) else None
+
+    def _is_hot(self, position: int) -> bool:
+        """Whether it was written a moment ago."""
+        return position >= self.trusted_from and position >= self._log.end - self._hot_bytes
 
     def _file(self, low: int, high: int) -> tuple[File, int] | None:
         """Of the segment that holds all between two positions, and where that begins in the log."""

@@ -6,20 +6,12 @@ walk over the rows answers them all; and a slice of the mapping for each message
 more than the copy of its bytes.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from penstock.compiled import compiled
-from penstock.store.files import File
 from penstock.store.rowfiles import ROW, ROW_BYTES
 
 Part = tuple[memoryview, int, list[int]]  # a segment, where it begins in the log, and positions and lengths in turn
-FilePart = tuple[File, int, list[int]]
-_GAP_BYTES_MAX = 4_096  # what is read along to save a call, in proportion to what is wanted
-_GAP_TIMES_MAX = 4
 
 
 class Slices(NamedTuple):
@@ -35,36 +27,6 @@ class Slices(NamedTuple):
     def behind(self, head: bytes) -> bytes:
         """All of them, behind some bytes of the caller's."""
         return joined(head, self.parts)
-
-
-class Later(NamedTuple):
-    """The same where the disk may have to be asked. Their files can be read whatever becomes of the segments."""
-
-    parts: list[FilePart]
-    messages: int
-    size_bytes: int
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-    def behind(self, head: bytes) -> bytes:
-        """All of them, behind some bytes of the caller's. For a worker thread: it waits for the disk."""
-        return joined(head, [piece for part in self.parts for piece in _read(*part)])
-
-
-def _read(file: File, base: int, places: list[int]) -> Iterator[Part]:
-    """What lies at these places of a segment, neighbours read together."""
-    positions, lengths = np.array(places[::2]), np.array(places[1::2])
-    ends = positions + lengths
-    gaps = positions[1:] - ends[:-1]
-    apart = (gaps < 0) | (gaps > min(_GAP_BYTES_MAX, _GAP_TIMES_MAX * int(lengths.mean())))
-    borders = [0, *(np.flatnonzero(apart) + 1).tolist(), len(positions)]
-    wanted = [(int(ends[until - 1] - positions[first]), int(positions[first]) - base) for first, until in pairwise(borders)]
-    found = file.read_all(wanted, wait=True)
-    if found is None or any(len(data) != length for data, (length, _) in zip(found, wanted, strict=True)):
-        raise OSError("the log ends before its last message")
-    for data, (_, at), (first, until) in zip(found, wanted, pairwise(borders), strict=True):
-        yield data, base + at, places[2 * first : 2 * until]
 
 
 Spans = tuple[int, int, int, int, int, int, list[int]]

@@ -23,6 +23,7 @@ from penstock.store.commit import Commits, Then
 from penstock.store.files import Disk, write_whole
 from penstock.store.format import LOG_FOLDER, open_format
 from penstock.store.keyfiles import KeyFiles
+from penstock.store.later import Later
 from penstock.store.log import Log
 from penstock.store.queues import QueueFact, pack_queue, queue_key
 from penstock.store.read import Batch, Damage, Plan, Reader
@@ -30,7 +31,7 @@ from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.segments import Segments
-from penstock.store.spans import Later, Slices
+from penstock.store.spans import Slices
 from penstock.store.stagefiles import StageFiles
 from penstock.store.syncing import DONE, ROUNDS, STOPPED, call, marks_at
 from penstock.store.table import QueueTable

@@ -10,7 +10,7 @@ for it.
 
 import asyncio
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 
 import msgspec
 import numpy as np
@@ -139,8 +139,7 @@ class Consume:
         if call.wanted is ALL and not flooded:
             found = self._fetcher.slices_now(queue, offset, *call.limits, MINE)
         if found is not None:
-            self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
-            call.connection.reply_with(call.frame, [found.behind(_head_of(call.frame, found))], found.size_bytes)
+            self._hand_out(call, [found.behind(_head_of(call.frame, found))], found.messages, found.size_bytes)
             return
         bounds = self._fetcher.bounds(queue)
         if not bounds.min_offset <= offset <= bounds.max_offset:
@@ -152,15 +151,19 @@ class Consume:
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         elif self._fetcher.holds_others(queue, MINE):
             self._later(call, self._read_mixed(call, bounds, may_wait))
-        elif call.wanted is not ALL or not self._read_all_later(call):
+        elif call.wanted is not ALL or not self._read_all(call):
             self._read_some(call, bounds)
 
-    def _read_all_later(self, call: "_Call") -> bool:
-        """All there is, in a worker thread; False where it takes a closer look."""
+    def _read_all(self, call: "_Call") -> bool:
+        """All there is, from the disk if need be; False where it takes a closer look."""
         found = self._fetcher.slices_later(call.queue, call.asked.queueOffset, *call.limits, MINE)
         if found is None:
             return False
-        self._later(call, self._read_slices(call, found))
+        answer = found.behind(_head_of(call.frame, found), wait=False)
+        if answer is not None:
+            self._hand_out(call, [answer], found.messages, found.size_bytes)
+        else:
+            self._later(call, self._read_slices(call, found))
         return True
 
     def _read_some(self, call: "_Call", bounds: Bounds) -> None:
@@ -193,9 +196,10 @@ class Consume:
         task.add_done_callback(self._reading.discard)
 
     async def _read_slices(self, call: "_Call", found: Later) -> None:
-        answer = await asyncio.to_thread(found.behind, _head_of(call.frame, found))
-        self._traffic.got(call.asked.consumerGroup, call.asked.topic, found.messages, found.size_bytes)
-        call.connection.reply_with(call.frame, [answer], found.size_bytes)
+        answer = await asyncio.to_thread(found.behind, b"", True)
+        if answer is None:
+            raise RuntimeError("a read that may wait came back with nothing")
+        self._hand_out(call, [answer], found.messages, found.size_bytes)
 
     async def _read_cold(self, call: "_Call", bounds: Bounds, plan: Plan) -> None:
         self._found(call, bounds, await self._fetcher.load(plan, tried=True))
@@ -213,7 +217,7 @@ class Consume:
             size_bytes = sum(map(len, read.payloads))
             ext = _ext(read.next_offset, bounds, read.empty)
             head = _head(call.frame, ext, size_bytes)
-            self._hand_out(call, head, read.payloads, len(read.payloads), size_bytes)
+            self._hand_out(call, [head, *read.payloads], len(read.payloads), size_bytes)
         elif read.next_offset > call.asked.queueOffset:
             self._nothing(call, bounds, read.next_offset, read.empty)
         else:
@@ -225,13 +229,13 @@ class Consume:
         if batch.payloads:
             messages, size_bytes = count_of(batch)
             head = _head(call.frame, _ext(batch.next_offset, bounds), size_bytes)
-            self._hand_out(call, head, batch.payloads, messages, size_bytes)
+            self._hand_out(call, [head, *batch.payloads], messages, size_bytes)
         else:
             self._nothing(call, bounds, batch.next_offset)
 
-    def _hand_out(self, call: "_Call", head: bytes, payloads: list[memoryview], messages: int, size_bytes: int) -> None:
+    def _hand_out(self, call: "_Call", parts: Sequence[bytes | memoryview], messages: int, size_bytes: int) -> None:
         self._traffic.got(call.asked.consumerGroup, call.asked.topic, messages, size_bytes)
-        call.connection.reply_with(call.frame, [head, *payloads], size_bytes)
+        call.connection.reply_with(call.frame, parts, size_bytes)
 
     def _nothing(self, call: "_Call", bounds: Bounds, next_offset: int, empty: int = 0) -> None:
         """None of what was looked at is for this client."""
