@@ -106,6 +106,36 @@ async def test_as_many_may_wait_as_the_limit_and_no_more(waits):
     assert len(waits) == 3
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 1, 63, 64, 1_000, 15_000, 30_000, LONG_MS])
+async def test_the_time_is_never_up_too_early_and_hardly_too_late(waits, monkeypatch, timeout_ms):
+    loop, timers = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "call_at", lambda when, call, *given: timers.append(when))
+    for now_s in (5.0, 5.001, 5.999, 77.7777):
+        monkeypatch.setattr(loop, "time", lambda now_s=now_s: now_s)
+        waits.park(QUEUE, timeout_ms, lambda there: None).cancel()
+        assert timeout_ms - 1 <= (timers[-1] - now_s) * 1000 <= timeout_ms + max(timeout_ms / 64, 1) + 1
+
+
+async def test_who_waits_for_about_as_long_shares_a_timer(waits, monkeypatch):
+    """A message at a time, and the next pull parks again at once."""
+    loop, timers = asyncio.get_running_loop(), []
+    monkeypatch.setattr(loop, "call_at", lambda when, call, *given: timers.append(when))
+    for number in range(1_000):
+        monkeypatch.setattr(loop, "time", lambda number=number: 1_000.0 + number / 500)
+        waits.park(QUEUE, 15_000, lambda there: None)
+        waits.wake([QUEUE])
+    assert len(timers) <= 2_000 / (15_000 / 128) + 2
+
+
+async def test_only_those_whose_time_is_up_are_told(waits):
+    woken, last = [], asyncio.get_running_loop().create_future()
+    waits.park(QUEUE, LONG_MS, woken.append)
+    waits.park(QUEUE, 1, lambda there: waits.wake([OTHER]))
+    waits.park(OTHER, 1, last.set_result)  # woken by the one before it, or told that its time is up: once
+    await last
+    assert (woken, len(waits)) == ([], 1)
+
+
 # --- waiting for a message --------------------------------------------------------------------------------------------
 
 
