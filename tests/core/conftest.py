@@ -22,7 +22,7 @@ from penstock.core.waits import Waits
 from penstock.model import Durability, Entry
 from penstock.store.files import LocalDisk
 from penstock.store.keeper import Keeper
-from penstock.store.read import Batch
+from penstock.store.plan import Batch
 from penstock.store.store import Store
 from penstock.wire.plain import PLAIN_RUN, message_in, split
 

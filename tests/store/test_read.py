@@ -12,8 +12,8 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.config import KIB, StoreConfig
 from penstock.model import Durability
-from penstock.store import read
-from penstock.store.read import Batch
+from penstock.store import cold
+from penstock.store.plan import Batch
 from penstock.store.segments import Segments
 from penstock.store.store import Store
 from penstock.testing.disk import FaultyDisk
@@ -265,12 +265,50 @@ def test_a_run_is_checked_once_for_all_its_messages(disk, monkeypatch):
     for _ in range(3):
         shelf.store.append([plain_run([plain(MINE, b"message number %d" % number) for number in range(50)])])
     shelf = shelf.again()
-    checked, check = [], read._Cold._entry_is_sound
-    monkeypatch.setattr(
-        read._Cold, "_entry_is_sound", lambda self, at, wait: checked.append(at) or check(self, at, wait)
-    )
+    checked, check = [], cold.crc32c
+    monkeypatch.setattr(cold, "crc32c", lambda data: checked.append(bytes(data)) or check(data))
     assert len(shelf.read().payloads) == 150
-    assert len(checked) == len(set(checked)) == 3
+    assert len(checked) == 3
+    assert len(shelf.read().payloads) == 150
+    assert len(checked) == 3
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_was_checked_is_as_easy_as_what_was_just_written(disk, together):
+    shelf = Shelf(disk)
+    shelf.store.append([plain(MINE, b"%d" % number) for number in range(30)])  # a piece has eight rows
+    shelf.store.append([plain_run([plain(MINE, b"message number %d" % number) for number in range(20)])])
+    shelf = shelf.again()
+    assert shelf.store.slices_now(MINE, 5, 40, PLENTY) is None
+    plan = shelf.store.plan(MINE, 5, 40, PLENTY)
+    plan.together = together
+    batch = plan.load(wait=True)
+    assert len(batch.rows) == 40
+    found, later = shelf.store.slices_now(MINE, 5, 40, PLENTY), shelf.store.slices_later(MINE, 5, 40, PLENTY)
+    assert found.behind(b"") == later.behind(b"", wait=True) == b"".join(batch.payloads)
+    for first in (4, 6):  # one row more, before it or behind it
+        assert shelf.store.slices_now(MINE, first, 40, PLENTY) is None
+        assert shelf.store.slices_later(MINE, first, 40, PLENTY) is None
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_damaged_is_never_easy(disk, together):
+    shelf = Shelf(disk)
+    shelf.store.append([plain_run([plain(MINE, b"first %d" % number) for number in range(10)])])
+    shelf.store.append([plain_run([plain(MINE, b"second %d" % number) for number in range(10)])])
+    shelf.store.append([plain(MINE, b"third")])
+    shelf.store.close()
+    shelf.flip(b"second 7")
+    shelf = Shelf(disk)
+    for _ in range(2):
+        plan = shelf.store.plan(MINE, 0, PLENTY, PLENTY)
+        plan.together = together
+        batch = plan.load(wait=True)
+        assert batch.rows["base"].tolist() == [*range(10), 20]
+        assert [damage.why for damage in batch.damage] == ["checksum wrong when served"]
+        assert b"second" not in b"".join(batch.payloads)
+    for first, count, easy in ((0, 10, True), (0, 11, False), (15, 1, False), (19, 2, False), (20, 1, True)):
+        assert (shelf.store.slices_now(MINE, first, count, PLENTY) is not None) is easy
 
 
 def test_a_read_of_nothing_but_damage_goes_on_behind_it(disk):

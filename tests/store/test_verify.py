@@ -10,7 +10,7 @@ from penstock.model import Durability
 from penstock.store.files import LocalDisk
 from penstock.store.format import Format, find_format
 from penstock.store.layout import HEADER_BYTES, RUN
-from penstock.store.read import Damage
+from penstock.store.plan import Damage
 from penstock.store.store import Store
 from penstock.store.verify import Dumped, dump, verify
 from penstock.wire.plain import PLAIN, PLAIN_RUN, message_in, plain, plain_run, split

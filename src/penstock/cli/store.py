@@ -16,7 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from penstock.store.files import LocalDisk
-    from penstock.store.read import Damage
+    from penstock.store.plan import Damage
     from penstock.store.verify import Dumped, Verdict
 
 app = typer.Typer(

@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.later import Later
-from penstock.store.read import Batch, Damage, Plan
+from penstock.store.plan import Batch, Damage, Plan
 from penstock.store.spans import Slices
 from penstock.store.store import Bounds, Store
 

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from penstock.model import Durability
 from penstock.store.files import Disk, File, read_whole, write_whole
-from penstock.store.read import Damage
+from penstock.store.plan import Damage
 from penstock.store.rowfiles import FOLDER, RowFiles
 from penstock.store.table import QueueTable
 

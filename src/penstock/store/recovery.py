@@ -20,8 +20,8 @@ from penstock.store.catalog import CATALOG_QUEUE, Catalog
 from penstock.store.files import Disk, read_whole
 from penstock.store.layout import HEADER_BYTES, RUN, STAMP, header_in
 from penstock.store.log import cut
+from penstock.store.plan import Damage
 from penstock.store.queues import PREFIX, QueueFact, queue_of, unpack_queue
-from penstock.store.read import Damage
 from penstock.store.rowfiles import LOST, NOWHERE, ROW_DTYPE, UNSURE, RowFiles, Rows
 from penstock.store.scan import Found, last_synced, scan, torn_bytes
 from penstock.store.segments import Segments

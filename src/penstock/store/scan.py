@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from penstock.store.layout import HEADER_BYTES, MAGIC_BYTES, Header, header_in
-from penstock.store.read import Damage
+from penstock.store.plan import Damage
 from penstock.store.segments import Segments
 
 _WINDOW_BYTES = 1 << 20

@@ -25,8 +25,9 @@ from penstock.store.format import LOG_FOLDER, open_format
 from penstock.store.keyfiles import KeyFiles
 from penstock.store.later import Later
 from penstock.store.log import Log
+from penstock.store.plan import Batch, Damage, Plan
 from penstock.store.queues import QueueFact, pack_queue, queue_key
-from penstock.store.read import Batch, Damage, Plan, Reader
+from penstock.store.read import Reader
 from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import FOLDER, RowFiles

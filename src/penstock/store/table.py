@@ -181,12 +181,22 @@ class QueueTable:
         low = first // size * size
         return np.frombuffer(b"".join(parts), dtype=np.uint8)[first - low : until - low]
 
-    def prove(self, row: int) -> None:
-        number, index = divmod(row, self._files.piece_rows)
-        known = self._proved.get(number)
-        if known is None:
-            known = self._proved[number] = bytearray(self._files.piece_rows)
-        known[index] = 1
+    def are_proved(self, first: int, until: int) -> bool:
+        """Whether that is so of all of them."""
+        size = self._files.piece_rows
+        for number in range(first // size, -(-until // size)):
+            known, start = self._proved.get(number), number * size
+            if known is None or known.find(0, max(first - start, 0), until - start) >= 0:
+                return False
+        return True
+
+    def prove(self, rows: npt.NDArray[np.int64]) -> None:
+        """Payloads of these rows, in order, have passed their checksums."""
+        size = self._files.piece_rows
+        for number in range(int(rows[0]) // size, int(rows[-1]) // size + 1):
+            known = self._proved.setdefault(number, bytearray(size))
+            first, until = rows.searchsorted((number * size, (number + 1) * size))
+            np.frombuffer(known, dtype=np.uint8)[rows[first:until] - number * size] = 1
 
     def checksum(self, number: int, until_row: int) -> int:
         """Over a piece from its start to `until_row`, as far as that is in it."""

@@ -13,7 +13,7 @@ from penstock.errors import NotOurFolder
 from penstock.store import directory
 from penstock.store.files import Disk
 from penstock.store.format import find_format
-from penstock.store.read import Damage
+from penstock.store.plan import Damage
 from penstock.store.rowfiles import RowFiles
 from penstock.store.scan import Found, scan
 from penstock.store.segments import Segments

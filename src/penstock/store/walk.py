@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from penstock.store.layout import GROUP, GROUP_FIRST, GROUP_LAST
-from penstock.store.read import Damage
+from penstock.store.plan import Damage
 from penstock.store.scan import Found, scan
 from penstock.store.segments import Segments
 
