@@ -26,12 +26,12 @@ from penstock.store.rowfiles import Rows
 from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
 
-_NEAR_BYTES = 1 << 20
+_SMALL_BYTES = 512 * 1024
 _STEP_ROWS = 4_096  # that a plan looks at first
 _FEW = 64  # rows: array operations cost more than they save
 
 T = TypeVar("T")
-_Source = Callable[[int, int], tuple[T, int] | None]  # what holds all between two positions, and where it begins
+_Source = Callable[[int, int, int], tuple[T, int] | None]  # what holds all between two positions, and where it begins
 _Found = tuple[list[tuple[T, int, list[int]]], int, int, int, int, int]  # the fields of Slices or Later
 
 
@@ -80,7 +80,7 @@ class Reader:
         there is nothing: a plan then tells more. Piece by piece of the table, so that what is asked for costs what is
         found.
         """
-        found = self._found(table, offset, messages_max, bytes_max, self._near)
+        found = self._found(table, offset, messages_max, bytes_max, self._small)
         return Slices(*found) if found else None
 
     def slices_later(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Later | None:
@@ -108,7 +108,8 @@ class Reader:
             used, more_messages, more_bytes, behind, low, high, places = found
             if parts and (messages + more_messages > messages_max or size_bytes + more_bytes > bytes_max):
                 break  # at least one is given, whatever its size, but not of every piece
-            where = source(low, high) if low >= self.trusted_from or table.are_proved(row, row + used) else None
+            checked = low >= self.trusted_from or table.are_proved(row, row + used)
+            where = source(low, high, more_bytes) if checked else None
             if where is None:
                 return None
             parts.append((*where, places))
@@ -173,15 +174,15 @@ class Reader:
                 return None
         return segments.get(number).view, base
 
-    def _near(self, low: int, high: int) -> tuple[memoryview, int] | None:
-        """As `_mapping`, but not for what is wide: asking whether that is in memory takes longer than reading it."""
-        return self._mapping(low, high) if high - low <= _NEAR_BYTES or self._is_hot(low) else None
+    def _small(self, low: int, high: int, wanted: int) -> tuple[memoryview, int] | None:
+        """As `_mapping`, but not for much: asking whether that is in memory takes longer than reading it."""
+        return self._mapping(low, high) if wanted <= _SMALL_BYTES or self._is_hot(low) else None
 
     def _is_hot(self, position: int) -> bool:
         """Whether it was written a moment ago."""
         return position >= self.trusted_from and position >= self._log.end - self._hot_bytes
 
-    def _file(self, low: int, high: int) -> tuple[File, int] | None:
+    def _file(self, low: int, high: int, wanted: int) -> tuple[File, int] | None:
         """Of the segment that holds all between two positions, and where that begins in the log."""
         segments = self._log.segments
         number = low // segments.segment_bytes
