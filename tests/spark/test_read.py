@@ -250,6 +250,22 @@ def test_one_short_answer_does_not_make_all_others_short(orders: Range, monkeypa
     assert widths == [100] * 7
 
 
+class Fewer(fetch._Puller):
+    """As if the broker gave 32 messages at most, and 20 from offset 300 on: they are larger there."""
+
+    def _pull(self, link, first, until):
+        pull = super()._pull(link, first, min(until, first + (32 if first < 300 else 20)))
+        return pull._replace(until=until)
+
+
+def test_a_broker_that_gives_less_from_some_offset_on_is_asked_for_less(orders: Range, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "_Puller", Fewer)
+    found = list(pulled(orders))
+    assert [answer.first for answer in found[1:]] == [answer.until for answer in found[:-1]]
+    widths = [answer.until - answer.first for answer in found if answer.first >= 820]  # behind what was under way
+    assert set(widths[:-1]) == {19}  # a little less than it gives, so that none is short
+
+
 # --- when it is not there ---------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,8 @@ def test_it_goes_on_where_memory_ended(monkeypatch):
     def some(self: object, room: memoryview, at: int, wait: bool) -> bool:
         if not wait and len(reads) >= 2:
             return False
-        reads.append((id(self), at))
+        if len(room) > 1:  # else a look whether it is in memory
+            reads.append((id(self), at))
         return bool(read_into(self, room, at, wait))
 
     monkeypatch.setattr(FaultyFile, "read_into", some)
@@ -66,8 +67,35 @@ def test_it_goes_on_where_memory_ended(monkeypatch):
     assert found.behind(b"not used", wait=True) == b"head" + b"".join(
         shelf.store.read(MINE, 0, PLENTY, PLENTY).payloads
     )
-    mine = reads[: len(set(reads))]
-    assert len(mine) == len(set(mine)) > 2
+    assert len(reads) == len(set(reads)) > 2
+
+
+def test_what_is_cold_takes_no_memory_while_it_waits_for_its_turn():
+    shelf = shelf_with_some()
+    shelf.disk.cold = True
+    found = later(shelf, 0)
+    assert found.behind(b"head", wait=False) is None
+    assert not found._answer
+    assert bytes(found.behind(b"", wait=True)[:4]) == b"head"
+
+
+def test_large_pieces_are_announced_in_their_order_before_any_is_read():
+    told = []
+
+    class File(FaultyFile):
+        def announce(self, at: int, length: int) -> None:
+            told.append(("announced", at, length))
+
+        def read_into(self, room: memoryview, at: int, wait: bool) -> bool:
+            told.append(("read", at, len(room)))
+            return True
+
+    file = File(FaultyDisk(), "log/one", None)
+    places = [0, 70_000, 200_000, 70_000, 300_000, 1_000, 400_000, 70_000]
+    Later([(file, 0, places)], 4, 211_000, 0, 0, 0).behind(b"", wait=True)
+    large = [(0, 70_000), (200_000, 70_000), (400_000, 70_000)]
+    assert told[:3] == [("announced", *piece) for piece in large]
+    assert [(at, length) for kind, at, length in told if kind == "read"] == [*large[:2], (300_000, 1_000), large[2]]
 
 
 def test_a_disk_that_fails_says_so():

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from penstock.clock import ManualClock
@@ -271,6 +272,19 @@ def test_a_run_is_checked_once_for_all_its_messages(disk, monkeypatch):
     assert len(checked) == 3
     assert len(shelf.read().payloads) == 150
     assert len(checked) == 3
+
+
+def test_a_run_is_checked_once_also_where_few_of_its_messages_are_wanted(disk, monkeypatch):
+    """They lie apart, and are read one by one."""
+    shelf = Shelf(disk)
+    shelf.store.append([plain_run([plain(MINE, b"%d" % number * 100) for number in range(60)])])
+    shelf = shelf.again()
+    checked, check = [], cold.crc32c
+    monkeypatch.setattr(cold, "crc32c", lambda data: checked.append(len(data)) or check(data))
+    plan = shelf.store.plan(MINE, 0, PLENTY, PLENTY)
+    plan.only(np.arange(60) % 10 == 3)
+    assert bodies(plan.load(wait=True)) == [b"%d" % number * 100 for number in range(3, 60, 10)]
+    assert len(checked) == 1
 
 
 @pytest.mark.parametrize("together", [False, True])

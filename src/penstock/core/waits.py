@@ -42,11 +42,13 @@ class Waits:
     def __len__(self) -> int:
         return self._count
 
-    def park(self, queue: int, timeout_ms: int, woken: Woken) -> Wait:
-        """Call `woken` once: when an entry becomes visible in the queue, or after the timeout; up to a 64th later."""
+    def park(self, queue: int, timeout_ms: int, woken: Woken, exact: bool = False) -> Wait:
+        """Call `woken` once: when an entry becomes visible in the queue, or after the timeout; up to a 64th later,
+        unless it has to be exact.
+        """
         if self._count >= self._waiters_max:
             raise TooManyWaiting(self._waiters_max)
-        due = self._due_in(timeout_ms)
+        due = self._due_in(timeout_ms, 1 if exact else 1 << max(timeout_ms.bit_length() - 7, 0))
         wait = Wait(self, queue, due, woken)
         due[wait] = None
         self._by_queue.setdefault(queue, {})[wait] = None
@@ -69,9 +71,8 @@ class Waits:
             del self._by_queue[wait.queue]
         return True
 
-    def _due_in(self, timeout_ms: int) -> _Due:
+    def _due_in(self, timeout_ms: int, step: int) -> _Due:
         loop = asyncio.get_running_loop()
-        step = 1 << max(timeout_ms.bit_length() - 7, 0)
         at_ms = (int(loop.time() * 1000) + timeout_ms) // step * step + step
         due = self._by_time.get(at_ms)
         if due is None:

@@ -158,6 +158,8 @@ class _Puller:
 
     def _learn(self, pull: _Pull, answer: Answer) -> None:
         asked, got = pull.until - pull.first, answer.until - answer.first
+        if got == asked < self._step:
+            return  # the rest of one that was short
         self._answer_bytes = len(answer.body)
         if got < asked:
             self._short, self._full = self._short + 1, 0

@@ -1,6 +1,7 @@
 """Reading what may not be in memory, and what may not have been checked."""
 
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,16 @@ from penstock.store.rowfiles import LOST
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
+
+
+class _Verdict(NamedTuple):
+    """Where an entry that is as it was written ends, and whether a row may end before that."""
+
+    end: int
+    is_run: bool
+
+
+_UNSOUND = _Verdict(0, is_run=False)
 
 
 class Cold:
@@ -34,10 +45,11 @@ class Cold:
         self._borders = self._ranges(starts, positions + lengths)
         self._index, self._starts, self._leads = here.tolist(), starts.tolist(), leads.tolist()
         self._positions, self._lengths = positions.tolist(), lengths.tolist()
-        self._doubtful = self._unproved(positions < trusted_from, here)
         self._here, self._sound = here, bytearray(b"\1") * len(here)
         self._together = plan.together and len(kept) == len(rows)
         self._damage: list[Damage] = []
+        self._groups, self._doubts = self._doubtful(positions - leads, positions < trusted_from)
+        self._verdicts: dict[int, _Verdict] = {}
 
     def _ranges(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> list[int]:
         """Where a row does not follow the one before it closely in the same segment: between borders, one call reads
@@ -49,14 +61,21 @@ class Cold:
         apart = (gaps < 0) | (gaps > _GAP_BYTES_MAX) | (numbers[1:] != numbers[:-1])
         return [0, *(np.flatnonzero(apart) + 1).tolist(), len(starts)]
 
-    def _unproved(self, old: npt.NDArray[np.bool_], here: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
-        """Which rows have to pass their checksums first; None for none."""
+    def _doubtful(
+        self, entries: npt.NDArray[np.int64], old: npt.NDArray[np.bool_]
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """The rows in groups, of one entry and read together; and for each how many have to pass their checksum first.
+        Nothing when no row has to.
+        """
+        if old.any():
+            numbers, plan = self._plan.numbers, self._plan
+            first = int(numbers[0])
+            old &= plan.table.proved(first, int(numbers[-1]) + 1)[numbers[self._here] - first] == 0
         if not old.any():
-            return None
-        numbers, plan = self._plan.numbers, self._plan
-        first = int(numbers[0])
-        old &= plan.table.proved(first, int(numbers[-1]) + 1)[numbers[here] - first] == 0
-        return old if old.any() else None
+            return [], []
+        changes = np.flatnonzero(entries[1:] != entries[:-1]) + 1
+        borders = np.union1d(changes, self._borders)
+        return list(pairwise(borders.tolist())), np.add.reduceat(old, borders[:-1], dtype=np.int64).tolist()
 
     def load(self, wait: bool) -> Batch | None:
         positions, lengths, starts = self._positions, self._lengths, self._starts
@@ -117,39 +136,56 @@ class Cold:
 
     def _check_all(self, borders: list[tuple[int, int]], fetched: "list[memoryview | None]", wait: bool) -> bool:
         """Find out which rows can be served; False when that needs a look at the disk."""
-        if self._doubtful is None:
+        if not self._groups:
             return True
-        for (first, until), data in zip(borders, fetched, strict=True):
+        ranges = zip(borders, fetched, strict=True)
+        (first, until), data = next(ranges)
+        for (begin, end), doubts in zip(self._groups, self._doubts, strict=True):
+            if begin >= until:
+                (first, until), data = next(ranges)
             if data is None:
-                self._sound[first:until] = bytes(until - first)
-            elif self._doubtful[first:until].any() and not self._check(first, until, data, wait):
+                self._sound[begin:end] = bytes(end - begin)
+            elif doubts and not self._check(begin, end, data, self._starts[first], wait):
                 return False
         sound = np.frombuffer(self._sound, dtype=np.bool_)
         if sound.any():
             self._plan.table.prove(self._plan.numbers[self._here[sound]])
         return True
 
-    def _check(self, first: int, until: int, data: memoryview, wait: bool) -> bool:
-        """The same of a range that was read. Entry by entry: a run's messages have one checksum."""
-        entries = (self._plan.rows["position"] - self._plan.rows["lead"])[self._here[first:until]]
-        borders = (np.flatnonzero(entries[1:] != entries[:-1]) + 1 + first).tolist()
-        for begin, end in pairwise([first, *borders, until]):
-            known = self._is_sound(begin, end, data, self._starts[first], wait)
-            if known is None:
-                return False
-            if not known:
-                entry, last = self._positions[begin] - self._leads[begin], self._positions[end - 1]
-                self._damage.append(Damage(entry, last + self._lengths[end - 1] - entry, "checksum wrong when served"))
-                self._sound[begin:end] = bytes(end - begin)
-        return True
-
-    def _is_sound(self, begin: int, end: int, data: memoryview, start: int, wait: bool) -> bool | None:
-        """Whether rows of one entry are as they were written; None when that needs a look at the disk. `data` begins at
-        a position and may hold the whole entry: it does where that has one row.
+    def _check(self, begin: int, end: int, data: memoryview, start: int, wait: bool) -> bool:
+        """The same of rows of one entry, which `data`, from position `start` on, may hold as a whole: it does where the
+        entry has one row.
         """
         entry = self._positions[begin] - self._leads[begin]
-        if entry >= start and self._matches(data[entry - start :], entry, begin, end):
-            return True
+        verdict = self._verdicts.get(entry)
+        if verdict is None:
+            verdict = self._verdict(entry, data[entry - start :] if entry >= start else data[:0], wait)
+            if verdict is None:
+                return False
+            self._verdicts[entry] = verdict
+        last = self._positions[end - 1] + self._lengths[end - 1]
+        if last != verdict.end and not (last < verdict.end and verdict.is_run):
+            self._damage.append(Damage(entry, last - entry, "checksum wrong when served"))
+            self._sound[begin:end] = bytes(end - begin)
+        return True
+
+    def _verdict(self, entry: int, data: memoryview, wait: bool) -> "_Verdict | None":
+        """Once for all messages of a run: they have one checksum. None when that needs a look at the disk."""
+        secret = self._log.segments.secret
+        header = header_in(data, 0, entry, secret)
+        if header is None or HEADER_BYTES + header.length > len(data):
+            whole = self._whole(entry, wait)
+            if whole is None:
+                return None
+            data, header = whole, header_in(whole, 0, entry, secret)
+        if header is None or header.queue != self._plan.table.queue:
+            return _UNSOUND
+        if crc32c(data[HEADER_BYTES : HEADER_BYTES + header.length]) != header.payload_crc:
+            return _UNSOUND
+        return _Verdict(entry + HEADER_BYTES + header.length, bool(header.flags & RUN))
+
+    def _whole(self, entry: int, wait: bool) -> memoryview | None:
+        """An entry from the disk, or what is there in place of its header; None when it is not in memory."""
         number, place = divmod(entry, self._log.segments.segment_bytes)
         file = self._plan.pinned[number]
         head = file.read_all([(HEADER_BYTES, place)], wait) if file else None
@@ -157,16 +193,6 @@ class Cold:
             return None
         header = header_in(head[0], 0, entry, self._log.segments.secret)
         if header is None:
-            return False
-        whole = file.read_all([(HEADER_BYTES + header.length, place)], wait)
-        return None if whole is None else self._matches(whole[0], entry, begin, end)
-
-    def _matches(self, data: memoryview, entry: int, begin: int, end: int) -> bool:
-        """Whether an entry is there, sound, and what these rows speak of."""
-        header = header_in(data, 0, entry, self._log.segments.secret)
-        if header is None or header.queue != self._plan.table.queue:
-            return False
-        last, until = self._positions[end - 1] + self._lengths[end - 1], HEADER_BYTES + header.length
-        if last - entry > until or (last - entry < until and not header.flags & RUN):
-            return False
-        return until <= len(data) and crc32c(data[HEADER_BYTES:until]) == header.payload_crc
+            return head[0]
+        found = file.read_all([(HEADER_BYTES + header.length, place)], wait)
+        return found[0] if found else None

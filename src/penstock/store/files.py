@@ -10,6 +10,7 @@ never becomes a path. A file's size is set with `truncate` before it is mapped; 
 Not here: SQLite, which brings its own I/O (`progress.py`), and the lock file (`lock.py`).
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -183,7 +184,8 @@ class LocalFile:
 
     def announce(self, at: int, length: int) -> None:
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, at, length, os.POSIX_FADV_WILLNEED)
+            with contextlib.suppress(OSError):  # a file system that does not know this: reading will tell what is wrong
+                os.posix_fadvise(self._descriptor, at, length, os.POSIX_FADV_WILLNEED)
 
     def write(self, data: bytes | bytearray | memoryview, at: int) -> None:
         done = os.pwrite(self._descriptor, data, at)

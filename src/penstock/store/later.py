@@ -1,8 +1,8 @@
 """Messages as they lie in the log, where it may have to be read from the disk: all that a pull asks for at once, into
 the answer as it will be sent.
 
-What is far apart is announced to the system first, so that the disk works on all of it, and brings nothing else: left
-to itself, the system reads ahead of every piece, and with many queues in a log that is other queues' messages.
+Large pieces are announced to the system first, so that the disk works on all of them, and brings nothing else: left to
+itself, the system reads ahead of every piece, and with many queues in a log that is other queues' messages.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from penstock.store.files import File
 from penstock.store.spans import joined
 
 FilePart = tuple[File, int, list[int]]  # a segment, where it begins in the log, and positions and lengths in turn
-_GAP_BYTES_MAX, _GAP_TIMES_MAX = 4_096, 4  # what is read along to save a call: also in proportion to what is wanted
+_GAP_BYTES_MAX, _GAP_TIMES_MAX = 4_096, 2  # what is read along to save a call: also in proportion to what is wanted
 _ANNOUNCED_BYTES = 64 * 1024  # for less, reading ahead is a good guess
 
 
@@ -44,25 +44,35 @@ class Later:
         self.messages, self.size_bytes, self.next_offset = messages, size_bytes, next_offset
         self.min_offset, self.max_offset = min_offset, max_offset
         self._missing = [piece for part in parts for piece in _pieces(*part)][::-1]
-        self._answer = bytearray()
+        self._answer, self._head = bytearray(), b""
         self._done = 0  # bytes of it
 
     def behind(self, head: bytes, wait: bool) -> memoryview | None:
         """All of them, behind some bytes of the caller's. Without `wait` None when some of it is not in memory: then
-        it goes on from there when it is asked again, in a worker thread.
+        it goes on from there when it is asked again, in a worker thread. Memory is taken when something is there.
         """
+        self._head = self._head or head
+        if not wait and not self._begins_in_memory():
+            return None
         if not self._answer:
-            self._answer, self._done = bytearray(len(head) + self.size_bytes), len(head)
-            self._answer[: len(head)] = head
+            self._answer, self._done = bytearray(len(self._head) + self.size_bytes), len(self._head)
+            self._answer[: self._done] = self._head
         if wait:
-            for piece in self._missing:
-                if piece.length >= _ANNOUNCED_BYTES:
-                    piece.file.announce(piece.at, piece.length)
+            self._announce()
         while self._missing:
             if not self._read(self._missing[-1], wait):
                 return None
             del self._missing[-1]
         return memoryview(self._answer)
+
+    def _begins_in_memory(self) -> bool:
+        first = self._missing[-1]
+        return first.file.read_into(memoryview(bytearray(1)), first.at, wait=False)
+
+    def _announce(self) -> None:
+        for piece in reversed(self._missing):
+            if piece.length >= _ANNOUNCED_BYTES:
+                piece.file.announce(piece.at, piece.length)
 
     def _read(self, piece: _Piece, wait: bool) -> bool:
         wanted = sum(piece.places[1::2])

@@ -278,13 +278,13 @@ class Consume:
             call.until_ms = now_ms + min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
         left_ms = min(call.until_ms - now_ms, read.due_ms - self._clock.now_ms())
         if left_ms > 0 and not call.connection.gone:
-            self._park(call, left_ms)
+            self._park(call, left_ms, exact=True)
             return
         ext = _ext(read.next_offset, bounds)
         call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, "NOT_DUE", ext)
 
-    def _park(self, call: "_Call", timeout_ms: int) -> None:
-        call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call, there))
+    def _park(self, call: "_Call", timeout_ms: int, exact: bool = False) -> None:
+        call.wait = self._waits.park(call.queue, timeout_ms, lambda there: self._woken(call, there), exact)
         call.connection.parked.add(call.wait)
 
     def _waits_on(self, call: "_Call", next_offset: int) -> bool:
