@@ -18,20 +18,33 @@ def kinds_of(traces, ids):
     return {msg_id: {record.split("\x01")[0] for record in records if msg_id in record} for msg_id in ids}
 
 
+def traced(traces, seen, ids, kinds):
+    """Wait until these kinds are there of all messages; whether they are in time."""
+    deadline = time.monotonic() + WAIT_S / 3
+    while not all(kinds <= found for found in kinds_of(seen, ids).values()):
+        if time.monotonic() > deadline:
+            return False
+        seen += traces.waiting()
+    return True
+
+
 @EACH
 def test_what_was_sent_and_consumed_is_traced(client, use, new_topic, group):
+    """A Java 4.9 producer that ends loses its last traces now and then: then it sends again. A consumer does not."""
     topic = new_topic()
     with (
         use(JAVA_5).push(TRACE_TOPIC, f"{group}-traces") as traces,
         use(client).push(topic, group, "--trace") as consumer,
     ):
-        sent = use(client).produce(topic, 4, "--trace", "--keys", "--label", group)
-        consumer.take(4)
-        ids = {str(line["msgId"]) for line in sent}
-        seen, deadline = [], time.monotonic() + WAIT_S
-        while not all({"Pub", "SubBefore", "SubAfter"} <= kinds for kinds in kinds_of(seen, ids).values()):
-            assert time.monotonic() < deadline, kinds_of(seen, ids)
-            seen += traces.waiting()
+        seen = []
+        for _ in range(3):
+            sent = use(client).produce(topic, 4, "--trace", "--keys", "--label", group)
+            consumer.take(4)
+            ids = {str(line["msgId"]) for line in sent}
+            assert traced(traces, seen, ids, {"SubBefore", "SubAfter"})
+            if traced(traces, seen, ids, {"Pub"}):
+                return
+        pytest.fail("what was sent is not traced, three times")
 
 
 @EACH
