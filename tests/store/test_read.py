@@ -287,6 +287,16 @@ def test_a_run_is_checked_once_also_where_few_of_its_messages_are_wanted(disk, m
     assert len(checked) == 1
 
 
+def test_much_that_was_not_checked_is_for_a_worker_thread(disk):
+    """Also where it is in memory: others wait for the loop."""
+    shelf = Shelf(disk)
+    shelf.store.append([plain(MINE, b"%d" % number) for number in range(300)])
+    shelf = shelf.again()
+    assert shelf.store.plan(MINE, 0, 300, PLENTY).load(wait=False) is None
+    assert len(shelf.store.plan(MINE, 0, 200, PLENTY).load(wait=False).rows) == 200
+    assert len(shelf.store.plan(MINE, 0, 300, PLENTY).load(wait=False).rows) == 300  # most of it was checked by now
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_what_was_checked_is_as_easy_as_what_was_just_written(disk, together):
     shelf = Shelf(disk)

@@ -14,6 +14,7 @@ from penstock.store.rowfiles import LOST
 
 _GAP_BYTES_MAX = 512  # what is read along to save a call
 _SPAN_BYTES_MAX = 128 << 20
+_CHECKS_NOW_MAX = 256  # entries: one takes 10 us, and others wait for the loop
 
 
 class _Verdict(NamedTuple):
@@ -78,6 +79,8 @@ class Cold:
         return list(pairwise(borders.tolist())), np.add.reduceat(old, borders[:-1], dtype=np.int64).tolist()
 
     def load(self, wait: bool) -> Batch | None:
+        if not wait and sum(map(bool, self._doubts)) > _CHECKS_NOW_MAX:
+            return None
         positions, lengths, starts = self._positions, self._lengths, self._starts
         borders = list(pairwise(self._borders))
         spans = [(starts[first], positions[until - 1] + lengths[until - 1] - starts[first]) for first, until in borders]
