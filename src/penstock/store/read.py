@@ -162,17 +162,22 @@ class Reader:
         """Of the segment that holds all between two positions, and where it begins in the log; None where they lie in
         several, or not in memory.
         """
-        segments = self._log.segments
-        number = low // segments.segment_bytes
-        base = number * segments.segment_bytes
-        if low < 0 or high > base + segments.segment_bytes:
+        place = self._segment(low, high)
+        if place is None:
             return None
+        segments, (number, base) = self._log.segments, place
         if not self._is_hot(low):
             if number not in segments.numbers:
                 return None
             if not self._residency.holds(segments.get(number), low - base, high - low):
                 return None
         return segments.get(number).view, base
+
+    def _segment(self, low: int, high: int) -> tuple[int, int] | None:
+        """The number of the one that holds all between two positions, and where it begins in the log."""
+        size = self._log.segments.segment_bytes
+        number = low // size
+        return None if low < 0 or high > (number + 1) * size else (number, number * size)
 
     def _small(self, low: int, high: int, wanted: int) -> tuple[memoryview, int] | None:
         """As `_mapping`, but not for much: asking whether that is in memory takes longer than reading it."""
@@ -183,13 +188,11 @@ class Reader:
         return position >= self.trusted_from and position >= self._log.end - self._hot_bytes
 
     def _file(self, low: int, high: int, wanted: int) -> tuple[File, int] | None:
-        """Of the segment that holds all between two positions, and where that begins in the log."""
-        segments = self._log.segments
-        number = low // segments.segment_bytes
-        base = number * segments.segment_bytes
-        if low < 0 or high > base + segments.segment_bytes or number not in segments.numbers:
+        """As `_mapping`, but the file: what is wanted of it need not be in memory."""
+        place = self._segment(low, high)
+        if place is None or place[0] not in self._log.segments.numbers:
             return None
-        return segments.get(number).file, base
+        return self._log.segments.get(place[0]).file, place[1]
 
 
 def _within(rows: Rows, messages_max: int, bytes_max: int) -> Rows:
