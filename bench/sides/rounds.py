@@ -1,4 +1,5 @@
-"""The order of things: both brokers stand, one is under load while the other idles, and they take turns.
+"""The order of things: both brokers stand, one is under load while the other is halted, and they take turns. A JVM that
+idles takes part of a core, and would take it from the broker whose turn it is.
 
 Before the first line both get some load that does not count, and so does a first round of every line: the client's code
 and the rival's have to be compiled. Who goes first changes from round to round.
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from tests.compat.rocketmq.toolchain import Say
 
+from bench.machine import halted
 from bench.pagecache import Settle
 from bench.sides.brokers import PENSTOCK, Broker, Ports, Serving
 from bench.sides.lines import FAILED, MEMORY, START, Amounts, Figures, Race, Result
@@ -101,8 +103,10 @@ def _line(plan: Plan, flush: str, load: Load, brokers: dict[str, Broker], key: s
         for name in _turn(list(brokers), run):
             plan.settle()
             which = f"{flush} flush, {key}, {f'run {run}' if run else 'warm-up'}, {name}"
+            idle = [pid for other, broker in brokers.items() if other != name for pid in broker.pids]
             try:
-                figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())
+                with halted(idle):
+                    figures = load.run(brokers[name], order.order, **order.words, **plan.amounts.words())
             except LoadFailed as failed:  # the others still count
                 plan.say(f"{which}: NOT MEASURED: {failed}")
                 yield Result(flush, key, name, {FAILED: 1})
