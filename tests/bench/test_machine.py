@@ -46,7 +46,11 @@ def test_what_is_halted_stands_still_with_all_it_has_started_and_goes_on(process
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 def test_what_was_halted_goes_on_also_when_a_measurement_fails(process):
-    with pytest.raises(RuntimeError), halted([process.pid]):
-        assert soon(family(process.pid), standing=True)
-        raise RuntimeError
+    def failing() -> None:
+        with halted([process.pid]):
+            assert soon(family(process.pid), standing=True)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        failing()
     assert soon(family(process.pid), standing=False)
