@@ -40,8 +40,8 @@ class Shelf:
     """A store on a disk in memory, with two queues."""
 
     def __init__(self, disk: FaultyDisk, hot_bytes: int = 64 * KIB) -> None:
-        self.disk, self.hot_bytes = disk, hot_bytes
-        self.store = Store.open(disk, config_with(hot_bytes), ManualClock(), {PLAIN_RUN: split})
+        self.disk, self.hot_bytes, self.clock = disk, hot_bytes, ManualClock()
+        self.store = Store.open(disk, config_with(hot_bytes), self.clock, {PLAIN_RUN: split})
         if not self.store.catalog.items("queue/"):
             self.store.create_queues([MINE, OTHER], Durability.ASYNC, {})
 

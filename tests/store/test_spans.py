@@ -88,15 +88,15 @@ JOINS = pytest.mark.parametrize("joined", [joined_in_python, built("penstock.sto
 def test_the_bytes_of_all_places_stand_behind_the_head(joined):
     first, second = memoryview(b"abcdefgh"), memoryview(b"ABCDEFGH")
     parts = [(first, 100, [102, 2, 100, 1]), (second, 200, [207, 1, 203, 0]), (first, 0, [])]
-    assert joined(b"head ", parts) == b"head cdaH"
-    assert joined(b"", []) == b""
+    assert joined([b"head ", *parts]) == b"head cdaH"
+    assert joined([]) == b""
 
 
 @JOINS
 @pytest.mark.parametrize("places", [[99, 1], [107, 2], [100, -1], [100, 9], [2**62, 1], [100], [100, 2**62]])
 def test_a_place_outside_of_its_segment_is_refused(joined, places):
     with pytest.raises(ValueError, match=r"outside|length|argument"):
-        joined(b"", [(memoryview(b"abcdefgh"), 100, [100, 8]), (memoryview(b"abcdefgh"), 100, places)])
+        joined([(memoryview(b"abcdefgh"), 100, [100, 8]), (memoryview(b"abcdefgh"), 100, places)])
 
 
 # --- as the store uses it ---------------------------------------------------------------------------------------------

@@ -15,11 +15,15 @@ from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.later import Later
 from penstock.store.plan import Batch, Damage, Plan
-from penstock.store.spans import Slices
+from penstock.store.reading import Reading
+from penstock.store.spans import Part, Slices, joined
 from penstock.store.store import Bounds, Store
 
 # what a gateway gets in its hands
-__all__ = ["Batch", "Bounds", "Fetcher", "Later", "Plan", "Slices", "Tags", "narrowed", "numbered"]
+__all__ = [
+    "Batch", "Bounds", "Fetcher", "Later", "Part", "Plan", "Reading", "Slices", "Tags",
+    "joined", "narrowed", "numbered",
+]  # fmt: skip
 
 Tags = frozenset[int]
 
@@ -101,6 +105,10 @@ class Fetcher:
         something in the queue may be in another encoding than these.
         """
         return self._store.slices_now(queue, offset, messages_max, bytes_max, encodings)
+
+    def reading(self, queue: int, encodings: int) -> Reading:
+        """A place at a queue, for who asks again and again for what comes next; as `slices_now`."""
+        return self._store.reading(queue, encodings)
 
     def slices_later(self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int) -> Later | None:
         """The same for what is not in memory; None where that takes a plan, too."""

@@ -135,14 +135,25 @@ static int64_t part_bytes(PyObject *part, char *to)
     return total;
 }
 
-static PyObject *joined(PyObject *module, PyObject *arguments)
+/* One piece: bytes as they are, or a part; at `to`, or only counted where that is NULL. -1 with an error. */
+static int64_t piece_bytes(PyObject *piece, char *to)
 {
-    PyObject *head, *parts;
-    if (!PyArg_ParseTuple(arguments, "SO!", &head, &PyList_Type, &parts))
+    if (!PyBytes_Check(piece))
+        return part_bytes(piece, to);
+    if (to != NULL)
+        memcpy(to, PyBytes_AS_STRING(piece), (size_t)PyBytes_GET_SIZE(piece));
+    return PyBytes_GET_SIZE(piece);
+}
+
+static PyObject *joined(PyObject *module, PyObject *pieces)
+{
+    if (!PyList_Check(pieces)) {
+        PyErr_SetString(PyExc_TypeError, "pieces are a list");
         return NULL;
-    int64_t total = PyBytes_GET_SIZE(head), more;
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(parts); index++) {
-        if ((more = part_bytes(PyList_GET_ITEM(parts, index), NULL)) < 0)
+    }
+    int64_t total = 0, more;
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(pieces); index++) {
+        if ((more = piece_bytes(PyList_GET_ITEM(pieces, index), NULL)) < 0)
             return NULL;
         total += more;
     }
@@ -150,10 +161,8 @@ static PyObject *joined(PyObject *module, PyObject *arguments)
     if (found == NULL)
         return NULL;
     char *to = PyBytes_AS_STRING(found);
-    memcpy(to, PyBytes_AS_STRING(head), (size_t)PyBytes_GET_SIZE(head));
-    to += PyBytes_GET_SIZE(head);
-    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(parts); index++) { /* nothing has changed since they were counted */
-        if ((more = part_bytes(PyList_GET_ITEM(parts, index), to)) < 0) {
+    for (Py_ssize_t index = 0; index < PyList_GET_SIZE(pieces); index++) { /* nothing has changed since they were counted */
+        if ((more = piece_bytes(PyList_GET_ITEM(pieces, index), to)) < 0) {
             Py_DECREF(found);
             return NULL;
         }
@@ -164,7 +173,7 @@ static PyObject *joined(PyObject *module, PyObject *arguments)
 
 static PyMethodDef methods[] = {
     {"spans", spans, METH_VARARGS, "See spans_in_python in spans.py."},
-    {"joined", joined, METH_VARARGS, "See joined_in_python in spans.py."},
+    {"joined", joined, METH_O, "See joined_in_python in spans.py."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -84,7 +84,7 @@ class Later:
             data = bytearray(piece.length)
             if not piece.file.read_into(memoryview(data), piece.at, wait):
                 return False
-            room[:] = joined(b"", [(memoryview(data), piece.position, piece.places)])
+            room[:] = joined([(memoryview(data), piece.position, piece.places)])
         self._done += wanted
         return True
 

@@ -11,7 +11,7 @@ and never served.
 
 from collections.abc import Callable, Sequence
 from operator import add
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from penstock.store.files import File
 from penstock.store.later import Later
 from penstock.store.log import Log
 from penstock.store.plan import Batch, Plan, neighbours, slices
-from penstock.store.residency import Residency
+from penstock.store.residency import BLOCK_BYTES, KNOWN_MS, Residency
 from penstock.store.rowfiles import Rows
 from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
@@ -35,9 +35,23 @@ _Source = Callable[[int, int, int], tuple[T, int] | None]  # what holds all betw
 _Found = tuple[list[tuple[T, int, list[int]]], int, int, int, int, int]  # the fields of Slices or Later
 
 
+class Easy(NamedTuple):
+    """Between two positions of one segment all is checked and in memory; taken for so until a time."""
+
+    low: int
+    high: int
+    segment: int
+    base: int  # where the segment begins in the log
+    until_ms: int
+
+
+NOWHERE_EASY = Easy(0, 0, 0, 0, 0)
+
+
 class Reader:
     def __init__(self, log: Log, hot_bytes: int, trusted_from: int, residency: Residency) -> None:
         self._log, self._hot_bytes, self._residency = log, hot_bytes, residency
+        self.segments, self.now_ms = log.segments, residency.now_ms
         self.trusted_from = trusted_from  # this process wrote or checked everything from here on
 
     def plan_offset(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Plan:
@@ -82,6 +96,21 @@ class Reader:
         """
         found = self._found(table, offset, messages_max, bytes_max, self._small)
         return Slices(*found) if found else None
+
+    def easy_around(self, found: Slices) -> Easy:
+        """How far from what `slices_now` has just found it stays as easy, and until when."""
+        _, base, places = found.parts[-1]
+        low, size = places[-2], self.segments.segment_bytes
+        number = base // size
+        if self._is_hot(low):
+            first = max(base, self.trusted_from, self._log.end - self._hot_bytes)
+            return Easy(first, base + size, number, base, self.now_ms() + KNOWN_MS)
+        known = self._residency.known(number, low - base)
+        if known is None or low < self.trusted_from:
+            return NOWHERE_EASY
+        place, until_ms = known
+        high = base + min(place + BLOCK_BYTES, size)
+        return Easy(max(base + place, self.trusted_from), high, number, base, until_ms)
 
     def slices_later(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Later | None:
         """The same where that need not be in memory: a worker thread reads it."""

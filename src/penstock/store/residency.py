@@ -16,18 +16,26 @@ KNOWN_MAX = 4_096  # blocks
 
 class Residency:
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._known: dict[tuple[int, int], int] = {}  # block of a segment: until when
 
     def holds(self, segment: Segment, place: int, length: int) -> bool:
         """Whether so many bytes of a segment are in memory."""
-        now_ms, until = self._now_ms(), place + length
+        now_ms, until = self.now_ms(), place + length
         for block in range(place // BLOCK_BYTES, (until - 1) // BLOCK_BYTES + 1):
             if not self._holds_block(segment, block, now_ms):
                 first = max(place, block * BLOCK_BYTES)  # only some of the block may be there, and be enough
                 if not segment.file.is_resident(segment.view, first, min(until, (block + 1) * BLOCK_BYTES) - first):
                     return False
         return True
+
+    def known(self, segment: int, place: int) -> tuple[int, int] | None:
+        """Of the block that a place is in: where it begins, and until when it counts as in memory. None when it was not
+        asked about, all of it, a moment ago.
+        """
+        block = place // BLOCK_BYTES
+        until_ms = self._known.get((segment, block), 0)
+        return (block * BLOCK_BYTES, until_ms) if until_ms > self.now_ms() else None
 
     def _holds_block(self, segment: Segment, block: int, now_ms: int) -> bool:
         key = segment.number, block

@@ -6,7 +6,7 @@ walk over the rows answers them all; and a slice of the mapping for each message
 more than the copy of its bytes.
 """
 
-from typing import NamedTuple
+import msgspec
 
 from penstock.compiled import compiled
 from penstock.store.rowfiles import ROW, ROW_BYTES
@@ -14,7 +14,7 @@ from penstock.store.rowfiles import ROW, ROW_BYTES
 Part = tuple[memoryview, int, list[int]]  # a segment, where it begins in the log, and positions and lengths in turn
 
 
-class Slices(NamedTuple):
+class Slices(msgspec.Struct, gc=False):
     """Messages as they lie in the log. Good for this turn of the loop: nothing keeps their segments there."""
 
     parts: list[Part]
@@ -26,7 +26,7 @@ class Slices(NamedTuple):
 
     def behind(self, head: bytes) -> bytes:
         """All of them, behind some bytes of the caller's."""
-        return joined(head, self.parts)
+        return joined([head, *self.parts])
 
 
 Spans = tuple[int, int, int, int, int, int, list[int]]
@@ -60,10 +60,16 @@ def spans_in_python(
     return (used, messages, size_bytes, next_offset, low, high, places) if used else None
 
 
-def joined_in_python(head: bytes, parts: list[Part]) -> bytes:
-    """What lies in the log at these places, behind `head`. ValueError for a place outside of its segment."""
-    found: list[bytes | memoryview] = [head]
-    for view, base, places in parts:
+def joined_in_python(pieces: list[bytes | Part]) -> bytes:
+    """One behind the other: bytes as they are, and what lies in the log at the places of a part. ValueError for a place
+    outside of its segment.
+    """
+    found: list[bytes | memoryview] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            found.append(piece)
+            continue
+        view, base, places = piece
         for position, length in zip(places[::2], places[1::2], strict=True):
             at = position - base
             if at < 0 or length < 0 or at + length > len(view):

@@ -28,6 +28,7 @@ from penstock.store.log import Log
 from penstock.store.plan import Batch, Damage, Plan
 from penstock.store.queues import QueueFact, pack_queue, queue_key
 from penstock.store.read import Reader
+from penstock.store.reading import Reading
 from penstock.store.recovery import MARKER, Marker, Recovery, Splitter
 from penstock.store.residency import Residency
 from penstock.store.rowfiles import FOLDER, RowFiles
@@ -287,6 +288,10 @@ class Store:
         if table.encodings & ~encodings:
             return None
         return self._reader.slices_now(table, offset, messages_max, bytes_max)
+
+    def reading(self, queue: int, encodings: int = EVERY) -> Reading:
+        """A place at a queue, for who reads on and on what `slices_now` brings."""
+        return Reading(self._reader, self.table(queue), encodings)
 
     def slices_later(
         self, queue: int, offset: int, messages_max: int, bytes_max: int, encodings: int = EVERY

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock import logs
+from penstock.core.fetch import Reading
 from penstock.core.group_settings import GroupSettings
 from penstock.core.groups import Group, Subscription
 from penstock.core.topics import Topic
@@ -46,16 +47,26 @@ class Model(NamedTuple):
     id_prefix: bytes
 
 
-class Seat(NamedTuple):
-    """From where a consumer reads a queue: what its pulls were checked against. As long as each of these is still what
-    is there, so is what came of the check.
+class Standing(NamedTuple):
+    """What the pulls of a group from a topic were checked against. As long as each of these is still what is there, so
+    is what came of the check.
     """
 
     topic: Topic
     group: Group
     subscription: Subscription
     settings: GroupSettings | None
+
+    def same(self, other: "Standing") -> bool:
+        return all(mine is theirs for mine, theirs in zip(self, other, strict=True))
+
+
+class Seat(NamedTuple):
+    """From where a consumer reads a queue. All of its seats at a topic have one standing, unless that has changed."""
+
+    standing: Standing
     queue: int  # its number in the log
+    reading: Reading
 
 
 class Dispatcher(Protocol):
@@ -93,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.store_host = b""  # what this client's messages carry: see `House`
         self.model: Model | None = None  # of its last ordinary send
         self.seats: dict[tuple[str, str, int], Seat] = {}  # by group, topic and queue
+        self._standing: Standing | None = None  # of the last seat
         self._transport: asyncio.Transport
         self._idle: asyncio.TimerHandle | None = None
 
@@ -226,6 +238,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._flush_soon()
 
+    def hand_out_now(self, packed: bytes, size_bytes: int) -> None:
+        """Messages, for pulls that nobody has counted; so many bytes of them. They leave at once."""
+        self.form = JSON
+        self._count_out(size_bytes)
+        self._out.append(packed)
+        self._write_out()
+
     @property
     def waiting_bytes(self) -> int:
         """Answers that the client has not taken yet."""
@@ -251,11 +270,14 @@ class Connection(asyncio.BufferedProtocol):
         self._out.extend(packed)
         self._flush_soon()
 
-    def seat(self, group: str, topic: str, queue: int, seat: Seat) -> None:
-        """The next pulls there are checked against this."""
+    def seat(self, standing: Standing, index: int, reading: Reading) -> None:
+        """The next pulls from a queue of the topic are checked against this."""
         if len(self.seats) >= SEATS_MAX:
             self.seats.clear()
-        self.seats[group, topic, queue] = seat
+        if self._standing is None or not self._standing.same(standing):
+            self._standing = standing
+        topic = standing.topic
+        self.seats[standing.group.name, topic.name, index] = Seat(self._standing, topic.queues[index], reading)
 
     def took(self, count: int) -> None:
         """So many requests came that want an answer, and not as frames."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.clock import Clock
 from penstock.core.events import Bus, OffsetMoved
-from penstock.core.fetch import Batch, Bounds, Fetcher, Later, Plan, Slices, narrowed
+from penstock.core.fetch import Batch, Bounds, Fetcher, Later, Plan, Reading, Slices, narrowed
 from penstock.core.groups import Groups
 from penstock.core.offsets import Offsets
 from penstock.core.readers import Readers
@@ -26,7 +26,7 @@ from penstock.core.topics import READ, Topic, Topics
 from penstock.core.traffic import Traffic
 from penstock.core.waits import Wait, Waits
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.connection import VERSION, WAITING_BYTES, Connection, Seat
+from penstock.gateway.rocketmq.connection import VERSION, WAITING_BYTES, Connection, Seat, Standing
 from penstock.gateway.rocketmq.filters import ALL, Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import House
@@ -106,15 +106,16 @@ class Consume:
         if filtered is ALL:
             self._seat(connection, topic, asked)
         frame.body = memoryview(b"")  # it may be answered later, and the receive buffer is used again
-        self._read(_Call(frame, connection, asked, topic, filtered), may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
+        call = _Call(frame, connection, asked, _limits_of(asked), topic.queues[queue], filtered)
+        self._read(call, may_wait=bool(asked.sysFlag & PullFlag.SUSPEND))
 
     def _seat(self, connection: Connection, topic: Topic, asked: Pull) -> None:
         """The next pull there is an ordinary one, unless something has changed by then (`ordinary_pulls`)."""
-        group, standing = self._groups.find(asked.consumerGroup), self._rules.standing(asked.consumerGroup)
+        group, settings = self._groups.find(asked.consumerGroup), self._rules.standing(asked.consumerGroup)
         known = group.subscriptions.get(topic.name) if group and not group.broadcast else None
-        if group is not None and known is not None and standing is not False and not asked.sysFlag & ITS_OWN:
-            seat = Seat(topic, group, known, standing, topic.queues[asked.queueId])
-            connection.seat(group.name, topic.name, asked.queueId, seat)
+        if group is not None and known is not None and settings is not False and not asked.sysFlag & ITS_OWN:
+            reading = self._fetcher.reading(topic.queues[asked.queueId], MINE)
+            connection.seat(Standing(topic, group, known, settings), asked.queueId, reading)
 
     def _wanted(self, asked: Pull, connection: Connection) -> Wanted:
         if asked.sysFlag & ITS_OWN:
@@ -122,9 +123,9 @@ class Consume:
         known = self._groups.subscription_for(asked.consumerGroup, asked.topic, asked.subVersion, connection)
         return wanted(known.kind, known.expression, ResponseCode.FILTER_DATA_NOT_EXIST)
 
-    def wait(self, frame: Frame, asked: Pull, topic: Topic, connection: Connection) -> None:
+    def wait(self, frame: Frame, asked: Pull, seat: Seat, connection: Connection) -> None:
         """For the next message of a queue, from its end on: a pull that was checked already, and wants all there is."""
-        call = _Call(frame, connection, asked, topic, ALL)
+        call = _Call(frame, connection, asked, _limits_of(asked), seat.queue, ALL, seat.reading)
         try:
             self._at_the_end(call, self._fetcher.bounds(call.queue), may_wait=True)
         except PenstockError as error:  # too many wait already
@@ -137,7 +138,10 @@ class Consume:
         flooded = call.connection.waiting_bytes > WAITING_BYTES
         found = None
         if call.wanted is ALL and not flooded:
-            found = self._fetcher.slices_now(queue, offset, *call.limits, MINE)
+            if call.reading is not None:
+                found = call.reading.now(offset, *call.limits)
+            else:
+                found = self._fetcher.slices_now(queue, offset, *call.limits, MINE)
         if found is not None:
             self._hand_out(call, [found.behind(_head_of(call.frame, found))], found.messages, found.size_bytes)
             return
@@ -312,8 +316,10 @@ class _Call(msgspec.Struct):
     frame: Frame
     connection: Connection
     asked: Pull
-    topic: Topic
+    limits: tuple[int, int]  # messages and bytes, at most
+    queue: int  # its number in the log
     wanted: Wanted
+    reading: Reading | None = None  # of who has a seat
     wait: Wait | None = None
     until_ms: int = 0  # while it waits
     woken: bool = False  # by something that came
@@ -326,14 +332,6 @@ class _Call(msgspec.Struct):
     def bytes_max(self) -> int:
         return self.limits[1]
 
-    @property
-    def limits(self) -> tuple[int, int]:
-        return limits(self.asked.maxMsgNums, self.asked.maxMsgBytes)
-
-    @property
-    def queue(self) -> int:
-        return self.topic.queues[self.asked.queueId]
-
 
 def count_of(batch: Batch) -> tuple[int, int]:
     """Messages and bytes."""
@@ -343,6 +341,10 @@ def count_of(batch: Batch) -> tuple[int, int]:
 def limits(messages_max: int, bytes_max: int) -> tuple[int, int]:
     """What a pull gets at most, of what it asks for."""
     return min(max(messages_max, 1), MESSAGES_MAX), min(max(bytes_max, BYTES_DEFAULT), BYTES_MAX)
+
+
+def _limits_of(asked: Pull) -> tuple[int, int]:
+    return limits(asked.maxMsgNums, asked.maxMsgBytes)
 
 
 def found_head(opaque: int, next_offset: int, min_offset: int, max_offset: int, body_bytes: int) -> bytes:

@@ -4,15 +4,17 @@ consumer from that queue was checked against, and holds while all of that is the
 whatever has to be refused, corrected or looked for, goes the way of every request (`routes`, `consume`), which is also
 where seats are given and what these lines have to agree with.
 
-Push consumers ask for 32 messages at a time: the eighty calls of the long way cost more than sending them.
+Push consumers ask for 32 messages at a time: the eighty calls of the long way cost more than sending them. All pulls of
+a read are looked at before anything is answered; then the answers leave, as one piece of bytes, and what there is to
+note of them is noted while the client is at work on them.
 """
 
 from penstock.core.broker import Broker
+from penstock.core.fetch import Part, Slices, joined
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.connection import WAITING_BYTES, Connection, Seat
+from penstock.gateway.rocketmq.connection import LARGE_BYTES, WAITING_BYTES, Connection, Seat, Standing
 from penstock.gateway.rocketmq.consume import Consume, found_head, limits
 from penstock.gateway.rocketmq.groups import GroupRules
-from penstock.gateway.rocketmq.records import MINE
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode
 from penstock.wire.rocketmq.frame import JSON, Frame
@@ -22,6 +24,10 @@ from penstock.wire.rocketmq.requests import Pull
 _COMMIT, _SUSPEND = PullFlag.COMMIT, PullFlag.SUSPEND
 _NO_EXT: dict[str, str] = {}
 _NO_BODY = memoryview(b"")
+
+_PARKED = Slices([], 0, 0, 0, 0, 0)
+
+_Served = list[tuple[Asked, Slices]]
 
 
 class OrdinaryPulls:
@@ -33,47 +39,71 @@ class OrdinaryPulls:
 
     def take(self, view: memoryview, at: int, end: int, connection: Connection) -> int:
         """Serve the pulls from `at` on, up to the first that has to go the long way; where that one begins."""
-        if at < end and connection.seats:
-            for asked in front(view, at, end):
-                if not self._serve(asked, connection):
-                    break
-                at = asked[0]
+        served: _Served = []
+        size_bytes, checked = 0, None
+        for asked in front(view, at, end) if at < end and connection.seats else ():
+            seat = connection.seats.get(asked[3:6])
+            if seat is None or not (seat.standing is checked or self._holds(seat.standing, connection)):
+                break
+            found = self._found(asked, seat, connection)
+            if found is None:
+                break
+            at, checked = asked[0], seat.standing
+            if found is not _PARKED:
+                served.append((asked, found))
+                size_bytes += found.size_bytes
+            if size_bytes >= LARGE_BYTES:  # the client is at work on them while the others are looked for
+                self._leave(served, size_bytes, connection)
+                served, size_bytes, checked = [], 0, None
+        if served:
+            self._leave(served, size_bytes, connection)
         return at
 
-    def _serve(self, asked: Asked, connection: Connection) -> bool:
-        _, opaque, _, group, name, index, offset, messages_max, bytes_max, flags, commit, _, version = asked
-        seat = connection.seats.get((group, name, index))
-        if seat is None or not self._holds(seat, group, name, index, version, connection):
-            return False
-        found = self._fetcher.slices_now(seat.queue, offset, *limits(messages_max, bytes_max), MINE)
-        if found is None and not (flags & _SUSPEND and offset == self._fetcher.bounds(seat.queue).max_offset):
-            return False
+    def _found(self, asked: Asked, seat: Seat, connection: Connection) -> Slices | None:
+        """What a pull gets; _PARKED when it waits for the next message, None when it has to go the long way."""
+        _, _, _, group, name, index, offset, messages_max, bytes_max, flags, _, _, version = asked
+        if version > seat.standing.subscription.version or self._resets.concerns(connection, (group, name, index)):
+            return None
+        found = seat.reading.now(offset, *limits(messages_max, bytes_max))
+        if found is not None:
+            return found
+        if not flags & _SUSPEND or offset != self._fetcher.bounds(seat.queue).max_offset:
+            return None
+        self._note(asked, connection)
+        connection.took(1)
+        self._consume.wait(*_as_request(asked), seat, connection)
+        return _PARKED
+
+    def _leave(self, served: _Served, size_bytes: int, connection: Connection) -> None:
+        pieces: list[bytes | Part] = []
+        for asked, found in served:
+            head = found_head(asked[1], found.next_offset, found.min_offset, found.max_offset, found.size_bytes)
+            pieces.append(head)
+            pieces += found.parts
+        connection.hand_out_now(joined(pieces), size_bytes)
+        for asked, found in served:
+            self._note(asked, connection)
+            self._traffic.got(asked[3], asked[4], found.messages, found.size_bytes)
+
+    def _note(self, asked: Asked, connection: Connection) -> None:
+        """Where the consumer is, and how far."""
+        _, _, _, group, name, index, _, _, _, flags, commit, _, _ = asked
         self._readers.at(group, name, index, connection)
         if flags & _COMMIT:
             self._offsets.commit(group, name, index, commit)
-        connection.took(1)
-        if found is None:
-            self._consume.wait(*_as_request(asked), seat.topic, connection)
-            return True
-        self._traffic.got(group, name, found.messages, found.size_bytes)
-        head = found_head(opaque, found.next_offset, found.min_offset, found.max_offset, found.size_bytes)
-        connection.hand_out([found.behind(head)], found.size_bytes)
-        return True
 
-    def _holds(self, seat: Seat, group: str, name: str, index: int, version: int, connection: Connection) -> bool:
+    def _holds(self, standing: Standing, connection: Connection) -> bool:
         """Whether a pull needs no other look than the last one had."""
-        known, subscription = seat.group, seat.subscription
+        topic, group, subscription, settings = standing
         return (
-            self._topics.find(name) is seat.topic
-            and self._groups.find(group) is known
-            and known.subscriptions.get(name) is subscription
-            and version <= subscription.version
-            and not known.refusals
-            and not known.broadcast
-            and self._rules.standing(group) is seat.settings
-            and not self._resets.concerns(connection, (group, name, index))
+            self._topics.find(topic.name) is topic
+            and self._groups.find(group.name) is group
+            and group.subscriptions.get(topic.name) is subscription
+            and not group.refusals
+            and not group.broadcast
+            and self._rules.standing(group.name) is settings
             and connection.waiting_bytes <= WAITING_BYTES
-            and self._may(connection, name)
+            and self._may(connection, topic.name)
         )
 
     def _may(self, connection: Connection, name: str) -> bool:
