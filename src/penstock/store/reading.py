@@ -25,13 +25,14 @@ class Reading:
         """As `Reader.slices_now`, which says what this brings, and when it is None."""
         table, easy = self._table, self._easy
         min_offset, max_offset = table.min_offset, table.visible_offset
+        if not min_offset <= offset < max_offset:
+            return None
         row = table.min_row + offset - min_offset  # when each holds one message, and none was lost
         end = min(self._end_row, table.visible_row)
         if (
-            easy.until_ms <= self._now_ms()
-            or not min_offset <= offset < max_offset
-            or not self._first_row <= row < end
+            not self._first_row <= row < end
             or table.encodings & self._others
+            or easy.until_ms <= self._now_ms()
         ):
             return self._found_out(offset, messages_max, bytes_max)
         at = self._rows_at + (row - self._first_row) * ROW_BYTES
@@ -44,6 +45,10 @@ class Reading:
             return self._found_out(offset, messages_max, bytes_max)
         view = self._segments.get(easy.segment).view
         return Slices([(view, easy.base, places)], messages, size_bytes, next_offset, min_offset, max_offset)
+
+    def is_at_the_end(self, offset: int) -> bool:
+        """Whether what comes next will be there."""
+        return offset == self._table.visible_offset
 
     def _found_out(self, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
         table = self._table

@@ -127,7 +127,7 @@ class Consume:
         """For the next message of a queue, from its end on: a pull that was checked already, and wants all there is."""
         call = _Call(frame, connection, asked, _limits_of(asked), seat.queue, ALL, seat.reading)
         try:
-            self._at_the_end(call, self._fetcher.bounds(call.queue), may_wait=True)
+            self._wait(call)
         except PenstockError as error:  # too many wait already
             refuse(connection, frame, error)
 
@@ -268,12 +268,15 @@ class Consume:
 
     def _at_the_end(self, call: "_Call", bounds: Bounds, may_wait: bool) -> None:
         if may_wait and not call.frame.oneway:
-            timeout_ms = min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
-            call.until_ms = self._clock.monotonic_ms() + timeout_ms
-            self._park(call, timeout_ms)
+            self._wait(call)
             return
         remark = "OFFSET_OVERFLOW_ONE" if bounds.max_offset else "NO_MESSAGE_IN_QUEUE"
         call.connection.reply(call.frame, ResponseCode.PULL_NOT_FOUND, remark, _ext(bounds.max_offset, bounds))
+
+    def _wait(self, call: "_Call") -> None:
+        timeout_ms = min(max(call.asked.suspendTimeoutMillis, 0), SUSPEND_MS_MAX)
+        call.until_ms = self._clock.monotonic_ms() + timeout_ms
+        self._park(call, timeout_ms)
 
     def _hold(self, call: "_Call", bounds: Bounds, read: Read, may_wait: bool) -> None:
         """The next message is not due yet: wait for it, as far as the client does."""

@@ -33,7 +33,7 @@ _Served = list[tuple[Asked, Slices]]
 class OrdinaryPulls:
     def __init__(self, consume: Consume, rules: GroupRules, broker: Broker) -> None:
         self._consume, self._rules = consume, rules
-        self._topics, self._groups, self._fetcher = broker.topics, broker.groups, broker.fetcher
+        self._topics, self._groups = broker.topics, broker.groups
         self._offsets, self._resets, self._readers = broker.offsets, broker.resets, broker.readers
         self._traffic, self._authorizer = broker.traffic, broker.authorizer
 
@@ -67,7 +67,7 @@ class OrdinaryPulls:
         found = seat.reading.now(offset, *limits(messages_max, bytes_max))
         if found is not None:
             return found
-        if not flags & _SUSPEND or offset != self._fetcher.bounds(seat.queue).max_offset:
+        if not flags & _SUSPEND or not seat.reading.is_at_the_end(offset):
             return None
         self._note(asked, connection)
         connection.took(1)
