@@ -29,11 +29,7 @@ class Reading:
             return None
         row = table.min_row + offset - min_offset  # when each holds one message, and none was lost
         end = min(self._end_row, table.visible_row)
-        if (
-            not self._first_row <= row < end
-            or table.encodings & self._others
-            or easy.until_ms <= self._now_ms()
-        ):
+        if not self._first_row <= row < end or table.encodings & self._others or easy.until_ms <= self._now_ms():
             return self._found_out(offset, messages_max, bytes_max)
         at = self._rows_at + (row - self._first_row) * ROW_BYTES
         found = spans(self._rows, at, end - row, offset, messages_max, bytes_max)
