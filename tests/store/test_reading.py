@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from tests.store.test_read import MINE, OTHER, PLENTY, Shelf
 
 from penstock.config import KIB
+from penstock.store import read as read_module
+from penstock.store import reading as reading_module
 from penstock.store.read import Reader
 from penstock.store.residency import KNOWN_MS
 from penstock.testing.disk import FaultyDisk
@@ -70,6 +72,18 @@ def test_after_a_moment_it_is_found_out_anew(asked):
     assert asked == [0, 3]
 
 
+def test_of_what_is_not_new_only_a_little_is_brought_at_once():
+    shelf = Shelf(FaultyDisk(), hot_bytes=0)
+    shelf.store.append([plain(MINE, b"x" * 90)] * 80)
+    reading = shelf.store.reading(MINE)
+    assert reading.now(0, 2, PLENTY) is not None
+    with pytest.MonkeyPatch.context() as small:
+        for module in (read_module, reading_module):
+            small.setattr(module, "SMALL_BYTES", 500)
+        assert reading.now(2, 5, PLENTY) is None
+        assert reading.now(2, 2, PLENTY).messages == 2
+
+
 def test_what_was_trimmed_is_not_brought(asked):
     shelf = shelf_with(9)
     reading = shelf.store.reading(MINE)
@@ -113,6 +127,7 @@ STEPS = st.lists(
         st.tuples(st.just("trim"), st.integers(0, 40), st.just(0), st.just(0)),
         st.tuples(st.just("later"), st.integers(0, 2_000), st.just(0), st.just(0)),
         st.tuples(st.just("clean"), st.just(0), st.just(0), st.just(0)),
+        st.tuples(st.just("checkpoint"), st.just(0), st.just(0), st.just(0)),
     ),
     max_size=60,
 )
@@ -137,5 +152,7 @@ def test_whatever_happens_in_between_it_brings_what_a_read_brings(steps, hot_byt
             shelf.store.trim_all({MINE: first, OTHER: first * 2})
         elif what == "later":
             shelf.clock.advance(first)
-        else:
+        elif what == "clean":
             shelf.store.clean_step()
+        else:  # what was freed is used again
+            shelf.store.checkpoint()

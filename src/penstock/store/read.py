@@ -26,7 +26,7 @@ from penstock.store.rowfiles import Rows
 from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
 
-_SMALL_BYTES = 512 * 1024
+SMALL_BYTES = 512 * 1024
 _STEP_ROWS = 4_096  # that a plan looks at first
 _FEW = 64  # rows: array operations cost more than they save
 
@@ -210,7 +210,7 @@ class Reader:
 
     def _small(self, low: int, high: int, wanted: int) -> tuple[memoryview, int] | None:
         """As `_mapping`, but not for much: asking whether that is in memory takes longer than reading it."""
-        return self._mapping(low, high) if wanted <= _SMALL_BYTES or self._is_hot(low) else None
+        return self._mapping(low, high) if wanted <= SMALL_BYTES or self._is_hot(low) else None
 
     def _is_hot(self, position: int) -> bool:
         """Whether it was written a moment ago."""

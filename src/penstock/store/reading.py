@@ -3,11 +3,12 @@ moment ago, around there and for a second, is easy now, and need not be found ou
 
 A consumer that reads a queue from one end to the other asks thousands of times a second for what lies right behind what
 it got. `Reader.slices_now` finds out for each of these which piece of the table and which segment that is, and whether
-it is checked and in memory; here all of that is four comparisons. At a border, and about once a second, it is found out
-anew. Nothing is kept alive by this: a segment is asked for by its number, and rows that are gone are not looked at.
+it is checked and in memory; here all of that is a few comparisons. At a border, and about once a second, it is found
+out anew. No segment is kept by this: it is asked for by its number. Rows are read each time, and only those that are
+there: what was trimmed, moved or dropped meanwhile is seen.
 """
 
-from penstock.store.read import NOWHERE_EASY, Reader
+from penstock.store.read import NOWHERE_EASY, SMALL_BYTES, Reader
 from penstock.store.rowfiles import ROW_BYTES
 from penstock.store.spans import Slices, spans
 from penstock.store.table import QueueTable
@@ -37,7 +38,7 @@ class Reading:
             return self._found_out(offset, messages_max, bytes_max)
         used, messages, size_bytes, next_offset, low, high, places = found
         whole = used < end - row or messages >= messages_max or end == table.visible_row
-        if low < easy.low or high > easy.high or not whole:
+        if low < easy.low or high > easy.high or size_bytes > SMALL_BYTES or not whole:
             return self._found_out(offset, messages_max, bytes_max)
         view = self._segments.get(easy.segment).view
         return Slices([(view, easy.base, places)], messages, size_bytes, next_offset, min_offset, max_offset)
@@ -51,8 +52,8 @@ class Reading:
         if table.encodings & self._others:
             return None
         found = self._reader.slices_now(table, offset, messages_max, bytes_max)
-        if found is not None:
-            self._easy = self._reader.easy_around(found)
+        self._easy = NOWHERE_EASY if found is None else self._reader.easy_around(found)
+        if found is not None and self._easy is not NOWHERE_EASY:
             self._first_row = table.row_at_offset(found.next_offset - 1)  # the next read is likely in the same piece
             self._rows, self._rows_at, rows = table.place(self._first_row)
             self._end_row = self._first_row + rows

@@ -76,6 +76,29 @@ async def test_offsets_are_committed(served, reader, penstock):
     assert penstock.server.broker.offsets.find(GROUP, "orders", 0) == 2
 
 
+async def test_offsets_are_committed_in_the_order_of_the_pulls(served, reader, penstock):
+    """One that waits is noted at once, those that are answered when their answers have left."""
+    commit = PullFlag.COMMIT
+    first = reader.pull(GROUP, "orders", 0, 1, 5, sysFlag=commit, commitOffset=1)
+    last = reader.pull(GROUP, "orders", 0, 3, 5, wait_ms=200, sysFlag=commit | PullFlag.SUSPEND, commitOffset=3)
+    assert [bodies(await first), (await last).code] == [[b"1", b"2"], ResponseCode.PULL_NOT_FOUND]
+    assert served == [True, True]
+    assert penstock.server.broker.offsets.find(GROUP, "orders", 0) == 3
+
+
+async def test_seats_at_a_topic_have_one_standing(reader, penstock):
+    await reader.send("payments", b"0", 0)
+    await reader.heartbeat(GROUP, "a@1", 6, {"orders": "*", "payments": "*"})
+    for queue in range(3):
+        for topic in ("orders", "payments"):
+            await reader.pull(GROUP, topic, queue, 0, 6)
+    (line,) = penstock.server.broker.groups.find(GROUP).members
+    standings = [
+        {id(seat.standing) for key, seat in line.seats.items() if key[1] == topic} for topic in ("orders", "payments")
+    ]
+    assert [len(found) for found in standings] == [1, 1]
+
+
 async def test_at_the_end_it_waits_for_the_next_message(served, reader, connect):
     waiting = reader.pull(GROUP, "orders", 0, 3, 5, wait_ms=20_000)
     producer = await connect()

@@ -62,7 +62,7 @@ class Standing(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """From where a consumer reads a queue. All of its seats at a topic have one standing, unless that has changed."""
+    """From where a consumer reads a queue. Its seats at a topic have one standing, until that changes."""
 
     standing: Standing
     queue: int  # its number in the log
@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.store_host = b""  # what this client's messages carry: see `House`
         self.model: Model | None = None  # of its last ordinary send
         self.seats: dict[tuple[str, str, int], Seat] = {}  # by group, topic and queue
-        self._standing: Standing | None = None  # of the last seat
+        self._standings: dict[tuple[str, str], Standing] = {}  # of the last seat at each topic
         self._transport: asyncio.Transport
         self._idle: asyncio.TimerHandle | None = None
 
@@ -225,11 +225,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def reply_with(self, frame: Frame, parts: Sequence[bytes | memoryview], size_bytes: int) -> None:
         """As `reply`, in its final form, which need not be put together; its body has so many bytes."""
-        if not frame.oneway:
-            self.hand_out(parts, size_bytes)
-
-    def hand_out(self, parts: Sequence[bytes | memoryview], size_bytes: int) -> None:
-        """Messages, for a pull that was taken."""
+        if frame.oneway:
+            return
         self._count_out(size_bytes)
         self._out.extend(parts)
         self.under_way -= 1
@@ -274,10 +271,12 @@ class Connection(asyncio.BufferedProtocol):
         """The next pulls from a queue of the topic are checked against this."""
         if len(self.seats) >= SEATS_MAX:
             self.seats.clear()
-        if self._standing is None or not self._standing.same(standing):
-            self._standing = standing
-        topic = standing.topic
-        self.seats[standing.group.name, topic.name, index] = Seat(self._standing, topic.queues[index], reading)
+            self._standings.clear()
+        group, topic = standing.group.name, standing.topic
+        known = self._standings.setdefault((group, topic.name), standing)
+        if not known.same(standing):
+            known = self._standings[group, topic.name] = standing
+        self.seats[group, topic.name, index] = Seat(known, topic.queues[index], reading)
 
     def took(self, count: int) -> None:
         """So many requests came that want an answer, and not as frames."""

@@ -4,9 +4,9 @@ consumer from that queue was checked against, and holds while all of that is the
 whatever has to be refused, corrected or looked for, goes the way of every request (`routes`, `consume`), which is also
 where seats are given and what these lines have to agree with.
 
-Push consumers ask for 32 messages at a time: the eighty calls of the long way cost more than sending them. All pulls of
-a read are looked at before anything is answered; then the answers leave, as one piece of bytes, and what there is to
-note of them is noted while the client is at work on them.
+Push consumers ask for 32 messages at a time: the eighty calls of the long way cost more than sending them. The
+answers of one read are put together once and leave together, up to 128 KB; what there is to note of them is noted when
+they have left, while the client is at work on them.
 """
 
 from penstock.core.broker import Broker
@@ -24,8 +24,6 @@ from penstock.wire.rocketmq.requests import Pull
 _COMMIT, _SUSPEND = PullFlag.COMMIT, PullFlag.SUSPEND
 _NO_EXT: dict[str, str] = {}
 _NO_BODY = memoryview(b"")
-
-_PARKED = Slices([], 0, 0, 0, 0, 0)
 
 _Served = list[tuple[Asked, Slices]]
 
@@ -45,36 +43,38 @@ class OrdinaryPulls:
             seat = connection.seats.get(asked[3:6])
             if seat is None or not (seat.standing is checked or self._holds(seat.standing, connection)):
                 break
-            found = self._found(asked, seat, connection)
-            if found is None:
+            if not self._is_ordinary(asked, seat, connection):
                 break
-            at, checked = asked[0], seat.standing
-            if found is not _PARKED:
+            found = seat.reading.now(asked[6], *limits(asked[7], asked[8]))
+            if found is not None:
                 served.append((asked, found))
                 size_bytes += found.size_bytes
-            if size_bytes >= LARGE_BYTES:  # the client is at work on them while the others are looked for
+            if found is None or size_bytes >= LARGE_BYTES:  # what is noted of them is noted in their order
                 self._leave(served, size_bytes, connection)
-                served, size_bytes, checked = [], 0, None
-        if served:
-            self._leave(served, size_bytes, connection)
+                served, size_bytes = [], 0
+            if found is None and not self._is_parked(asked, seat, connection):
+                break
+            at, checked = asked[0], seat.standing if served else None
+        self._leave(served, size_bytes, connection)
         return at
 
-    def _found(self, asked: Asked, seat: Seat, connection: Connection) -> Slices | None:
-        """What a pull gets; _PARKED when it waits for the next message, None when it has to go the long way."""
-        _, _, _, group, name, index, offset, messages_max, bytes_max, flags, _, _, version = asked
-        if version > seat.standing.subscription.version or self._resets.concerns(connection, (group, name, index)):
-            return None
-        found = seat.reading.now(offset, *limits(messages_max, bytes_max))
-        if found is not None:
-            return found
-        if not flags & _SUSPEND or not seat.reading.is_at_the_end(offset):
-            return None
+    def _is_ordinary(self, asked: Asked, seat: Seat, connection: Connection) -> bool:
+        """Whether nothing is to be decided about this pull alone."""
+        known = asked[12] <= seat.standing.subscription.version
+        return known and not self._resets.concerns(connection, asked[3:6])
+
+    def _is_parked(self, asked: Asked, seat: Seat, connection: Connection) -> bool:
+        """Whether a pull that gets nothing now waits for the next message."""
+        if not asked[9] & _SUSPEND or not seat.reading.is_at_the_end(asked[6]):
+            return False
         self._note(asked, connection)
         connection.took(1)
         self._consume.wait(*_as_request(asked), seat, connection)
-        return _PARKED
+        return True
 
     def _leave(self, served: _Served, size_bytes: int, connection: Connection) -> None:
+        if not served:
+            return
         pieces: list[bytes | Part] = []
         for asked, found in served:
             head = found_head(asked[1], found.next_offset, found.min_offset, found.max_offset, found.size_bytes)
