@@ -84,7 +84,7 @@ def test_of_what_is_not_new_only_a_little_is_brought_at_once():
         assert reading.now(2, 2, PLENTY).messages == 2
 
 
-def test_what_was_trimmed_is_not_brought(asked):
+def test_what_was_trimmed_is_not_brought():
     shelf = shelf_with(9)
     reading = shelf.store.reading(MINE)
     reading.now(0, 1, PLENTY)

@@ -52,7 +52,7 @@ class OrdinaryPulls:
             if found is None or size_bytes >= LARGE_BYTES:  # what is noted of them is noted in their order
                 self._leave(served, size_bytes, connection)
                 served, size_bytes = [], 0
-            if found is None and not self._is_parked(asked, seat, connection):
+            if found is None and not self._park(asked, seat, connection):
                 break
             at, checked = asked[0], seat.standing if served else None
         self._leave(served, size_bytes, connection)
@@ -63,8 +63,8 @@ class OrdinaryPulls:
         known = asked[12] <= seat.standing.subscription.version
         return known and not self._resets.concerns(connection, asked[3:6])
 
-    def _is_parked(self, asked: Asked, seat: Seat, connection: Connection) -> bool:
-        """Whether a pull that gets nothing now waits for the next message."""
+    def _park(self, asked: Asked, seat: Seat, connection: Connection) -> bool:
+        """Let a pull wait for the next message, if it is at the end and may; False when it has to go the long way."""
         if not asked[9] & _SUSPEND or not seat.reading.is_at_the_end(asked[6]):
             return False
         self._note(asked, connection)
