@@ -21,7 +21,7 @@ from penstock.store.files import File
 from penstock.store.later import Later
 from penstock.store.log import Log
 from penstock.store.plan import Batch, Plan, neighbours, slices
-from penstock.store.residency import BLOCK_BYTES, KNOWN_MS, Residency
+from penstock.store.residency import KNOWN_MS, Residency
 from penstock.store.rowfiles import Rows
 from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
@@ -105,12 +105,11 @@ class Reader:
         if self._is_hot(low):
             first = max(base, self.trusted_from, self._log.end - self._hot_bytes)
             return Easy(first, base + size, number, base, self.now_ms() + KNOWN_MS)
-        known = self._residency.known(number, low - base)
-        if known is None or low < self.trusted_from:
+        stretch = self._residency.stretch(self.segments.get(number), low - base) if low >= self.trusted_from else None
+        if stretch is None:
             return NOWHERE_EASY
-        place, until_ms = known
-        high = base + min(place + BLOCK_BYTES, size)
-        return Easy(max(base + place, self.trusted_from), high, number, base, until_ms)
+        begin, end, until_ms = stretch
+        return Easy(max(base + begin, self.trusted_from), base + end, number, base, until_ms)
 
     def slices_later(self, table: QueueTable, offset: int, messages_max: int, bytes_max: int) -> Later | None:
         """The same where that need not be in memory: a worker thread reads it."""
