@@ -66,6 +66,7 @@ class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True):
     topic_name_chars_max: int = 255
     topics_max: int = 20_000
     groups_max: int = 20_000  # with settings of their own
+    young_bytes: int = 8 * 1024 * MIB  # a topic is, as long as the log has not grown by more since its first message
     subscriptions_max: int = 100_000  # durable ones
     schema_bytes_max: int = 256 * KIB  # one, with its properties
     topic_schemas_max: int = 1_000  # versions of a topic

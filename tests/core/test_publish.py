@@ -6,7 +6,7 @@ import random
 import pytest
 
 from penstock.config import BrokerConfig
-from penstock.core.publish import Publisher
+from penstock.core.publish import SLACK_BYTES, Publisher
 from penstock.core.topics import TopicSettings
 from penstock.core.waits import Waits
 from penstock.errors import MessageTooLarge, QueueNotFound
@@ -167,22 +167,41 @@ async def test_a_message_above_the_limit_is_refused_with_all_its_companions(open
         house = street.house
         topic = await house.topics.create("orders", TopicSettings(write_queues=1))
         queue, told, end = topic.queue(0), [], house.store.end_position
-        with pytest.raises(MessageTooLarge, match="limit of 1000") as refused:
-            house.publisher.publish([plain(queue, b"small"), plain(queue, bytes(1_000))], told.append)
-        assert refused.value.limit_bytes == 1_000
+        with pytest.raises(MessageTooLarge, match="limit of 66536") as refused:
+            house.publisher.publish([plain(queue, b"small"), plain(queue, bytes(66_536))], told.append)
+        assert refused.value.limit_bytes == 1_000 + SLACK_BYTES
         assert (told, house.store.end_position, house.bodies(queue)) == ([], end, [])
         entry = plain(queue, b"next")
         await house.publish(entry)
         assert entry.offset == 0
 
 
-async def test_a_message_of_exactly_the_limit_is_taken(open_street):
-    async with open_street(message_bytes_max=1_000) as street:
+async def test_a_message_of_exactly_the_limit_is_taken_with_what_is_stored_beside_its_body(open_street):
+    store_config = small_config()
+    store_config.segment_bytes = 1 << 20
+    async with open_street(store_config, message_bytes_max=1_000) as street:
         topic = await street.house.topics.create("orders", TopicSettings(write_queues=1))
-        entry = plain(topic.queue(0), bytes(1_000 - plain(1, b"").length))
-        await street.house.publish(entry)
-        assert entry.length == 1_000
-        assert len(street.house.bodies(topic.queue(0))) == 1
+        queue = topic.queue(0)
+        for body_bytes in (1_000, 1_000 + SLACK_BYTES - plain(1, b"").length):
+            await street.house.publish(plain(queue, bytes(body_bytes)))
+        assert len(street.house.bodies(queue)) == 2
+        with pytest.raises(MessageTooLarge):
+            await street.house.publish(plain(queue, bytes(body_bytes + 1)))
+
+
+async def test_who_looks_at_bodies_himself_may_publish_whatever_the_log_takes(open_street):
+    async with open_street(message_bytes_max=10) as street:
+        topic, publisher = (
+            await street.house.topics.create("orders", TopicSettings(write_queues=1)),
+            street.house.publisher,
+        )
+        queue, entry_bytes_max = topic.queue(0), publisher.entry_bytes_max
+        assert publisher.body_bytes_max == 10
+        largest = plain(queue, bytes(entry_bytes_max - plain(1, b"").length))
+        publisher.check_length(largest.length)
+        publisher.publish([largest], lambda error: None, entry_bytes_max)
+        with pytest.raises(MessageTooLarge):
+            publisher.check_length(largest.length + 1)
 
 
 async def test_an_entry_larger_than_a_segment_is_refused_with_all_its_companions(house):

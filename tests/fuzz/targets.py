@@ -6,11 +6,13 @@ fit the input. The targets run under the driver here (`python -m tests.fuzz`), a
 
 from collections.abc import Callable
 
+import msgspec
 from tests.fuzz import pulsar
 from tests.fuzz.checks import check, piecemeal
 
 from penstock.errors import StoreError
 from penstock.wire.framing import FrameError
+from penstock.wire.rocketmq import fastjson
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.batch import BatchError, run_of
 from penstock.wire.rocketmq.frame import BINARY, JSON, Frame, decoded, frames_in, pack
@@ -20,11 +22,14 @@ from penstock.wire.rocketmq.record import Record, messages_in
 from penstock.wire.rocketmq.requests import Pull, SendV2, fields_of, request_in
 from penstock.wire.rocketmq.sends import ASKED, front, front_in_python
 from penstock.wire.rocketmq.sql92 import SqlError, compiled
+from penstock.wire.rocketmq.staged import Expected, StagedError, runs_in
 
 Target = Callable[[bytes], None]
 
 MODEL = Record(queue=1, length=0, topic=b"orders", born_host=bytes(8), store_host=bytes(8))
 SHARED = b"CLUSTER\x01DefaultCluster\x02"
+BODY_BYTES_MAX = 100
+EXPECTED = Expected(b"orders", 8, bytes(8), bytes(8), SHARED, 1 << 20, 1 << 16)
 SAMPLES = ({}, {"a": "1", "b": "text", "TAGS": "red"}, {"a": "-1.5e300", "b": "", "c": "true", "$_x": "9" * 400})
 
 
@@ -49,7 +54,7 @@ def sends(data: bytes) -> None:
     """What is taken as ordinary sends, whichever way, is what the same frames say."""
     view = memoryview(data)
     for taking in {front_in_python, front}:
-        if (found := taking(view, len(data), SHARED)) is None:
+        if (found := taking(view, len(data), SHARED, BODY_BYTES_MAX)) is None:
             continue
         topic, producer, asked, stored, used = found
         frames, behind = frames_in(view, used, request_in)
@@ -60,6 +65,7 @@ def sends(data: bytes) -> None:
             numbers = (typed.batch, typed.queueId, typed.flag, typed.sysFlag, typed.bornTimestamp)
             check(row[:7] == (each.opaque, each.oneway, *numbers), "what was asked is something else")
             check(view[row[7] : row[7] + row[8]] == each.body, "the body is another")
+            check(0 < len(each.body) <= BODY_BYTES_MAX, "the body is empty or too large")
             begin = "" if typed.batch else typed.properties
             check(own.startswith(begin.encode()) and own.endswith(SHARED), "the properties are others")
 
@@ -138,6 +144,7 @@ def batch(data: bytes) -> None:
     messages = messages_in(buffer)
     check(len(messages) == run.count, "messages were lost")
     check(sum(len(message.body) for message in messages) <= len(data), "bodies are longer than the batch")
+    check(all(message.body for message in messages), "a body is empty")
     check(all(message.sound for message in messages), "a checksum is wrong")
     check([int(length) for length in run.spans().lengths] == [message.length for message in messages], "spans")
 
@@ -160,6 +167,30 @@ def sql(data: bytes) -> None:
         check(selects(sample) in (True, False), "neither yes nor no")
 
 
+def fastjson_text(data: bytes) -> None:
+    """Keys of any kind become texts: what was read is plain."""
+    try:
+        found = fastjson.loads(data)
+    except fastjson.FastjsonError:
+        return
+    plain = msgspec.json.encode(found)
+    check(fastjson.loads(plain) == found, "written as plain JSON it is something else")
+
+
+def staged(data: bytes) -> None:
+    """Of a request that stages messages: what is published of it can be read, and is all of it."""
+    try:
+        runs = runs_in(memoryview(data), EXPECTED)
+    except StagedError:
+        return
+    for run in runs:
+        messages = messages_in(run.records())
+        check(len(messages) == run.count, "messages were lost")
+        check([int(length) for length in run.spans().lengths] == [message.length for message in messages], "spans")
+    bodies = sum(len(run.bodies) + len(run.properties) for run in runs)
+    check(bodies <= len(data), "messages are longer than the request")
+
+
 TARGETS: dict[str, Target] = {
     "frame": frame,
     "sends": sends,
@@ -170,5 +201,7 @@ TARGETS: dict[str, Target] = {
     "batch": batch,
     "record": record,
     "sql": sql,
+    "fastjson": fastjson_text,
+    "staged": staged,
     **pulsar.TARGETS,
 }

@@ -50,6 +50,7 @@ def test_what_java_prints_prettily_is_read_too():
         b"[1,",
         b"{:1}",
         b"\xff",
+        b'{"a":"\xff"}',
         b"{1:" + b"[" * 500 + b"]" * 500 + b"}",
         b"[" * 99_999,
     ],

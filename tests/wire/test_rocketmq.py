@@ -110,7 +110,7 @@ PROPERTIES = st.dictionaries(NAMES, NAMES, max_size=5)
 
 
 @st.composite
-def records(draw):
+def records(draw, body_bytes_min=0):
     born, stored = draw(st.sampled_from([V4, V6])), draw(st.sampled_from([V4, V6]))
     flags = (SysFlag.BORN_HOST_V6 if born is V6 else 0) | (SysFlag.STORE_HOST_V6 if stored is V6 else 0)
     record = Record(
@@ -118,7 +118,7 @@ def records(draw):
         length=0,
         topic=draw(NAMES).encode(),
         queue_index=draw(st.integers(0, 1000)),
-        body=draw(st.binary(max_size=300)),
+        body=draw(st.binary(min_size=body_bytes_min, max_size=300)),
         properties=props.build(draw(PROPERTIES)).encode(),
         flag=draw(st.integers(-(2**31), 2**31 - 1)),
         sys_flag=flags,
@@ -187,6 +187,18 @@ def test_a_topic_longer_than_its_record_is_refused():
         message_in(memoryview(bytes(payload)))
 
 
+def test_properties_are_fitted_by_leaving_out_what_brokers_have_added():
+    own = {"KEYS": "k", "é": "v"}
+    added = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "id", "CLUSTER": "c", "REAL_QID": "0"}
+    text = props.build({**own, **added})
+    size_bytes = len(text.encode())
+    assert props.fitted(text, size_bytes) == text
+    left = {**own, "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "id", "CLUSTER": "c"}
+    assert props.parse(props.fitted(text, size_bytes - 1)) == left
+    assert props.parse(props.fitted(text, len(props.build(own).encode()))) == own
+    assert props.parse(props.fitted(text, 1)) == own
+
+
 def batch_of(several: list[Record]) -> bytes:
     """What a client sends."""
     packed = []
@@ -197,7 +209,7 @@ def batch_of(several: list[Record]) -> bytes:
     return b"".join(packed)
 
 
-@given(records(), st.lists(records(), min_size=1, max_size=8))
+@given(records(), st.lists(records(body_bytes_min=1), min_size=1, max_size=8))
 def test_a_batch_becomes_records_that_can_be_split_again(model, several):
     run = run_of(model, memoryview(batch_of(several)), b"CLUSTER\x01c\x02")
     payload = written(run)
@@ -222,6 +234,7 @@ def test_a_batch_becomes_records_that_can_be_split_again(model, several):
         (lambda data: struct.pack(">I", 5) + data[4:], "does not fit"),
         (lambda data: data[:-3] + b"\x00\x09\xff", "do not fit"),
         (lambda data: data[:-1] + b"\xff", "not UTF-8"),
+        (lambda data: data + batch_of([Record(queue=1, length=0, properties=b"y")]), "at byte 24 of a batch is empty"),
     ],
 )
 def test_a_batch_that_lies_is_refused_in_plain_words(damage, told):

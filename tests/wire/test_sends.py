@@ -17,6 +17,7 @@ from penstock.wire.rocketmq.sends import ASKED, answers_in_python, front_in_pyth
 _sends = built("penstock.wire.rocketmq._sends")
 FRONTS = (front_in_python, _sends.front)
 ADDED = b"CLUSTER\x01DefaultCluster\x02"
+BODY_BYTES_MAX = 200
 PARTS = (b'{"msgId":"', b'","queueId":"', b'","queueOffset":"', b'"},"opaque":', b',"version":409}')
 
 ASCII = st.text(st.characters(min_codepoint=1, max_codepoint=126), max_size=40)
@@ -50,7 +51,7 @@ def some_sends(draw):
     return [
         send(
             draw(st.integers(-(10**17), 10**17)),
-            draw(st.binary(max_size=50)),
+            draw(st.binary(min_size=1, max_size=50)),
             draw(st.sampled_from([0, 2])),
             a=producer,
             b=topic,
@@ -70,7 +71,7 @@ def some_sends(draw):
 
 def found(front, data, end=None):
     """With plain bytes, to compare."""
-    taken = front(memoryview(data), len(data) if end is None else end, ADDED)
+    taken = front(memoryview(data), len(data) if end is None else end, ADDED, BODY_BYTES_MAX)
     return taken and (*taken[:2], bytes(taken[2]), *taken[3:])
 
 
@@ -81,7 +82,7 @@ def test_the_compiled_sends_are_in_use():
 @pytest.mark.parametrize("front", FRONTS)
 def test_what_a_client_asks_is_what_is_found(front):
     properties = 'KEYS\x01k"1\\\x02TAGS\x01red\x02WAIT\x01true'
-    data = send(7, b"first", e=3, g=99, h=-5, i=properties) + send(8, b"", flag=2, f=1)
+    data = send(7, b"first", e=3, g=99, h=-5, i=properties) + send(8, b"x", flag=2, f=1)
     topic, producer, asked, stored, used = found(front, data)
     assert (topic, producer, used) == ("orders", "producers", len(data))
     first, second = ASKED.iter_unpack(asked)
@@ -148,6 +149,9 @@ ODD = {
     "an answer": {"flag": 1},
     "another request": {"code": 10},
     "the other form": {"form": BINARY},
+    "an empty body": {"body": b""},
+    "a body that is too large": {"body": bytes(BODY_BYTES_MAX + 1)},
+    "a batch that is too large": {"body": bytes(BODY_BYTES_MAX + 1), "m": "true", "code": 320},
 }
 
 
@@ -157,6 +161,12 @@ def test_what_is_not_ordinary_is_left_alone(front, odd):
     assert found(front, send(**odd)) is None
     before = send()
     assert found(front, before + send(**odd))[-1] == len(before)
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_body_of_exactly_the_limit_is_ordinary(front):
+    data = send(body=bytes(BODY_BYTES_MAX)) + send(body=bytes(BODY_BYTES_MAX), m="true", code=320)
+    assert found(front, data)[-1] == len(data)
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -184,7 +194,7 @@ def test_frames_that_lie_are_left_alone(front, spoil):
 
 def test_an_end_behind_the_buffer_is_refused():
     with pytest.raises(ValueError, match="behind"):
-        _sends.front(memoryview(b""), 1, ADDED)
+        _sends.front(memoryview(b""), 1, ADDED, BODY_BYTES_MAX)
 
 
 MODEL = Record(queue=0, length=0, topic=b"orders", sys_flag=0x10, born_host=bytes(20), store_host=bytes(8))
@@ -198,13 +208,15 @@ def batch_body(count, size):
 
 def stored_by(records, data, queue_count=3):
     view = memoryview(data)
-    _, _, asked, properties, _ = _sends.front(view, len(data), ADDED)
+    _, _, asked, properties, _ = _sends.front(view, len(data), ADDED, BODY_BYTES_MAX)
     return asked, records(asked, properties, view, MODEL, length_of(MODEL), [11, 12, 13], queue_count, run_of)
 
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.binary(max_size=99), PROPERTIES, st.integers(0, 3)), min_size=1, max_size=9
+        st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=99), PROPERTIES, st.integers(0, 3)),
+        min_size=1,
+        max_size=9,
     )
 )
 def test_records_and_answers_are_the_same_compiled_and_in_python(sends):
@@ -230,7 +242,7 @@ def test_records_and_answers_are_the_same_compiled_and_in_python(sends):
 
 
 @pytest.mark.parametrize("records", [records_in_python, _sends.records])
-@pytest.mark.parametrize("body", [b"", b"what is this", batch_body(3, 9)[:-1]])
+@pytest.mark.parametrize("body", [b"what is this", batch_body(3, 9)[:-1], batch_body(1, 9) + batch_body(1, 0)])
 def test_a_batch_that_cannot_be_read_is_left_to_be_refused(records, body):
     assert stored_by(records, send() + send(body=body, code=320, m="true"))[1] is None
 

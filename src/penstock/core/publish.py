@@ -19,19 +19,26 @@ from penstock.store.store import Store
 
 Then = Callable[[Exception | None], None]
 
+# The limit is on what a message says. What is stored of it has a head, a topic and properties besides, and may be
+# longer by so much, as in RocketMQ.
+SLACK_BYTES = 64 << 10
+
 
 class Publisher:
     def __init__(
         self, store: Store, keeper: Keeper, waits: Waits, config: BrokerConfig, ended: Endings | None = None
     ) -> None:
         self._store, self._keeper, self._waits, self._ended = store, keeper, waits, ended
-        self._bytes_max = config.message_bytes_max
+        self.body_bytes_max = config.message_bytes_max
+        self.entry_bytes_max = store.entry_bytes_max
+        self._bytes_max = config.message_bytes_max + SLACK_BYTES
         self.duplicates = 0
 
     def publish(self, entries: Sequence[Entry], then: Then, bytes_max: int = 0) -> None:
         """Append them; `then(error)` is called once, when they are as durable as their topics ask for, before consumers
-        are woken. Raises at once, with nothing stored, when they cannot be appended. `bytes_max`: as large as a message
-        may be in a protocol that has a limit of its own; 0 for the broker's.
+        are woken. Raises at once, with nothing stored, when they cannot be appended. `bytes_max`: as large as an entry
+        may be, for who has a limit of his own, or has seen to the broker's (`body_bytes_max`) himself; 0 for the
+        broker's, with what is stored beside a body.
         """
         if self._ended:
             _check_not_ended(entries, self._ended)
@@ -44,9 +51,9 @@ class Publisher:
         self._acknowledge(fresh, then, self._store.ack_position if complete else self._store.end_position)
 
     def check_length(self, length: int) -> None:
-        """For who has several to publish, and one that is too large is not to take the others along."""
-        if length > self._bytes_max:
-            raise MessageTooLarge(length, self._bytes_max)
+        """For who has several to publish, and one entry that the log does not take is not to take the others along."""
+        if length > self.entry_bytes_max:
+            raise MessageTooLarge(length, self.entry_bytes_max)
 
     def publish_group(self, entries: Sequence[Entry], facts: Facts, then: Then) -> None:
         """As `publish`, but all or nothing even through a crash, and together with facts of the catalog. What comes

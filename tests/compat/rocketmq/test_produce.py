@@ -89,6 +89,7 @@ def test_a_compressed_body_arrives_whole(sender, receiver, use, topic_of, group)
 
 @pytest.mark.parametrize("client", [JAVA_4, JAVA_5_BINARY], ids=lambda client: client.name)
 def test_a_message_above_the_limit_is_refused(client, use, topic):
-    """The broker's limit is 4 MiB; the client's own is raised. The connection lives on."""
-    sent = use(client).produce(topic, 2, "--body-bytes", str((4 << 20) + 1), "--compress-over-bytes", str(1 << 30))
-    assert [(line["status"], line["code"]) for line in sent] == [("REFUSED", 13)] * 2
+    """The broker's limit is 4 MiB of body; the client's own is raised. The connection lives on."""
+    for body_bytes, told in ((4 << 20, ("SEND_OK", None)), ((4 << 20) + 1, ("REFUSED", 13))):
+        sent = use(client).produce(topic, 2, "--body-bytes", str(body_bytes), "--compress-over-bytes", str(1 << 30))
+        assert [(line["status"], line.get("code")) for line in sent] == [told] * 2

@@ -1,14 +1,17 @@
 """Delay levels, messages that are sent back, and dead letters: frame by frame, on a clock that the test owns."""
 
+import contextlib
 import json
 
 import pytest
 from tests.gateway.rocketmq.conftest import Client
 
 from penstock.clock import ManualClock
-from penstock.config import Config, ServerConfig
+from penstock.config import BrokerConfig, Config, ServerConfig
 from penstock.gateway.rocketmq.delay import LEVELS_MS, SCHEDULE_TOPIC
+from penstock.gateway.rocketmq.produce import ADDED
 from penstock.server import Server
+from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 
 DELAY = "DELAY\x01{}\x02TAGS\x01t\x02"
@@ -38,16 +41,24 @@ class World:
         return await self.client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
 
 
-@pytest.fixture
-async def world(tmp_path):
+@contextlib.asynccontextmanager
+async def world_in(folder, **broker: int):
     clock = ManualClock()
     ports = {"namesrv_port": 0, "broker_port": 0, "pulsar_port": 0, "http_port": 0}
-    server = Server(Config(server=ServerConfig(data=str(tmp_path), **ports)), clock)
+    server = Server(Config(server=ServerConfig(data=str(folder), **ports), broker=BrokerConfig(**broker)), clock)
     await server.start()
     client = await Client.to(server.addresses["broker"])
-    yield World(server, clock, client)
-    await client.close()
-    await server.stop()
+    try:
+        yield World(server, clock, client)
+    finally:
+        await client.close()
+        await server.stop()
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with world_in(tmp_path) as world:
+        yield world
 
 
 async def test_a_delayed_message_comes_after_its_level(world):
@@ -129,6 +140,78 @@ async def test_a_negative_level_is_a_dead_letter_at_once(world):
     (message,) = await world.client.messages("orders")
     await world.send_back(message, delayLevel=-1)
     assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+# --- as large as they come --------------------------------------------------------------------------------------------
+
+LIMIT_BYTES = 4 << 20
+ROOM_BYTES = props.BYTES_MAX - len(ADDED)  # of a message's own properties
+
+
+def is_readable(message) -> bool:
+    """Clients read the length of properties as two bytes with a sign."""
+    return len(props.build(message.properties).encode()) <= props.BYTES_MAX
+
+
+async def test_a_message_of_the_limit_can_be_delayed_and_sent_back(world):
+    """What the broker adds does not count, and what is stored already is taken again."""
+    own = f"DELAY\x011\x02KEYS\x01{'k' * 30_000}\x02"
+    assert (await world.client.send("orders", bytes(LIMIT_BYTES), properties=own)).code == 0
+    await world.after(1_000)
+    (message,) = await world.client.messages("orders")
+    assert (await world.send_back(message)).code == ResponseCode.SUCCESS
+    await world.after(10_000)
+    (again,) = await world.client.messages("%RETRY%readers")
+    assert (await world.send_back(again, delayLevel=-1)).code == ResponseCode.SUCCESS
+    assert await world.bodies("%DLQ%readers") == [bytes(LIMIT_BYTES)]
+
+
+async def test_a_message_from_before_the_limit_was_lowered_can_be_sent_back(tmp_path):
+    async with world_in(tmp_path) as world:
+        await world.client.send("orders", bytes(100_000))
+    async with world_in(tmp_path, message_bytes_max=1_000) as world:
+        (message,) = await world.client.messages("orders")
+        assert (await world.send_back(message, delayLevel=-1)).code == ResponseCode.SUCCESS
+        assert await world.bodies("%DLQ%readers") == [bytes(100_000)]
+
+
+@pytest.mark.parametrize("spare_bytes", [0, 1, 30, 60, 100, 200])
+async def test_full_properties_stay_readable_when_a_message_is_sent_back(world, spare_bytes):
+    """What the broker has added gives way; what the sender said does not."""
+    own = f"KEYS\x01k\x02long\x01{'v' * (ROOM_BYTES - spare_bytes - 13)}\x02"
+    assert len(own) == ROOM_BYTES - spare_bytes
+    assert (await world.client.send("orders", b"full", properties=own)).code == 0
+    (message,) = await world.client.messages("orders")
+    assert (await world.send_back(message)).code == ResponseCode.SUCCESS
+    await world.after(10_000)
+    (again,) = await world.client.messages("%RETRY%readers")
+    assert (await world.send_back(again, delayLevel=-1)).code == ResponseCode.SUCCESS
+    (dead,) = await world.client.messages("%DLQ%readers")
+    for found in (again, dead):
+        assert is_readable(found)
+        assert found.body == b"full"
+        assert props.parse(own).items() <= found.properties.items()
+        assert found.properties["RETRY_TOPIC"] == "orders"
+
+
+async def test_full_properties_that_have_no_room_for_a_delay_come_again_at_once(world):
+    group = "g" * 120
+    own = f"long\x01{'v' * (ROOM_BYTES - 6)}\x02"
+    await world.client.send("orders", b"full", properties=own)
+    (message,) = await world.client.messages("orders")
+    assert (await world.send_back(message, group)).code == ResponseCode.SUCCESS
+    (again,) = await world.client.messages(f"%RETRY%{group}")
+    assert is_readable(again)
+    assert (again.body, again.reconsume_times, again.properties["long"]) == (b"full", 1, props.parse(own)["long"])
+
+
+async def test_a_delay_with_full_properties_is_taken(world):
+    own = f"DELAY\x011\x02long\x01{'v' * (ROOM_BYTES - 14)}\x02"
+    assert (await world.client.send("orders", b"full", properties=own)).code == 0
+    await world.after(1_000)
+    (message,) = await world.client.messages("orders")
+    assert is_readable(message)
+    assert (message.body, message.properties["long"]) == (b"full", props.parse(own)["long"])
 
 
 async def test_what_is_not_there_cannot_be_sent_back(world):

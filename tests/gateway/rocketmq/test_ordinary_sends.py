@@ -114,7 +114,9 @@ async def test_a_topic_that_has_ended_takes_nothing(penstock, client):
 async def test_who_waits_for_a_sync_that_fails_is_told(taken, penstock, client, monkeypatch):
     await client.send("orders", b"makes the topic")
     publisher = penstock.server.broker.publisher
-    monkeypatch.setattr(publisher, "publish", lambda entries, then: then(StoreReadOnly("the disk is gone")))
+    monkeypatch.setattr(
+        publisher, "publish", lambda entries, then, bytes_max=0: then(StoreReadOnly("the disk is gone"))
+    )
     refused = await client.send("orders", b"lost")
     assert taken[-1]
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -126,7 +128,7 @@ async def test_one_that_is_too_large_does_not_take_its_neighbours_along():
         client = await Client.to(penstock.addresses["broker"])
         await client.send("orders", b"makes the topic")
         fine, large, too = await asyncio.gather(
-            *(client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, "e": 0}, bytes(size)) for size in (1, 2_000, 2))
+            *(client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, "e": 0}, bytes(size)) for size in (2_000, 2_001, 2))
         )
         assert (fine.code, too.code) == (0, 0)
         assert (large.code, "2000" in large.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)

@@ -1,11 +1,15 @@
 """Sends, as a client sees them."""
 
+import asyncio
 import json
 import struct
 
 import pytest
+from tests.gateway.rocketmq.conftest import Client
 
-from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode
+from penstock.core.topics import READ, TopicSettings
+from penstock.testing.server import serving
+from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
 from penstock.wire.rocketmq.frame import BINARY, JSON, pack
 
 ADDED = {"CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # what a broker of 5.x adds
@@ -124,11 +128,124 @@ async def test_what_cannot_be_taken_is_refused_in_plain_words(client, ext, code,
     assert (await client.send("orders", b"fine")).code == 0
 
 
-async def test_a_message_above_the_limit_is_refused(client):
-    answer = await client.send("orders", bytes(5 << 20))
-    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "limit" in answer.remark
-    assert (await client.send("orders", b"fine")).ext["queueOffset"] == "0"
+SEND = {"a": "p", "b": "orders", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 1, "h": 0, "i": ""}
+WAYS = pytest.mark.parametrize("form", [JSON, BINARY], ids=["with its neighbours", "one by one"])
+
+
+@WAYS
+@pytest.mark.parametrize("ext", [{}, {"i": "DELAY\x013\x02"}, {"i": "TRAN_MSG\x01true\x02PGROUP\x01p\x02", "f": 4}])
+async def test_an_empty_body_is_refused(client, form, ext):
+    """Java's consumers of 4.x break over one, and stand still for good."""
+    await client.send("orders", b"makes the topic")
+    fine, empty, too = await asyncio.gather(
+        client.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"fine", form),
+        client.ask(RequestCode.SEND_MESSAGE_V2, {**SEND, **ext}, b"", form),
+        client.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"too", form),
+    )
+    assert (fine.code, too.code) == (0, 0)
+    assert (empty.code, "the body is empty" in empty.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    assert [message.body for message in await client.messages("orders")] == [b"makes the topic", b"fine", b"too"]
+
+
+@WAYS
+async def test_a_batch_with_an_empty_message_is_refused(client, form):
+    await client.send("orders", b"makes the topic")
+    batch = in_batch(b"one", "") + in_batch(b"", "TAGS\x01t") + in_batch(b"three", "")
+    refused = await client.ask(RequestCode.SEND_BATCH_MESSAGE, {**SEND, "m": "true"}, batch, form)
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"at byte {len(in_batch(b'one', ''))} of a batch is empty" in refused.remark
+    assert [message.body for message in await client.messages("orders")] == [b"makes the topic"]
+
+
+LIMIT_BYTES = 4 << 20
+
+
+@WAYS
+async def test_a_message_above_the_limit_is_refused(client, form):
+    """The limit is on the body, whatever is stored beside it."""
+    await client.send("orders", b"makes the topic")
+    long = {**SEND, "i": f"KEYS\x01{'k' * 32_000}\x02"}
+    codes = []
+    for body_bytes in (LIMIT_BYTES - 200, LIMIT_BYTES, LIMIT_BYTES + 1):
+        answer = await client.ask(RequestCode.SEND_MESSAGE_V2, long, bytes(body_bytes), form)
+        codes.append(answer.code)
+    assert codes == [0, 0, ResponseCode.MESSAGE_ILLEGAL]
+    assert f"{LIMIT_BYTES + 1} bytes is above the limit of {LIMIT_BYTES}" in answer.remark
+    assert (await client.send("orders", b"fine")).ext["queueOffset"] == "3"
+
+
+def batch_of_bytes(size_bytes: int, messages: int) -> bytes:
+    """A batch of so many messages that is so long."""
+    each = in_batch(bytes(size_bytes // messages - 22), "")
+    return each * (messages - 1) + in_batch(bytes(size_bytes - len(each) * (messages - 1) - 22), "")
+
+
+@WAYS
+@pytest.mark.parametrize("messages", [1, 1_000, 20_000])
+async def test_a_batch_above_the_limit_is_refused(client, form, messages):
+    """The limit is on the batch as it comes. What is stored of many small messages is much longer."""
+    ext = {**SEND, "m": "true"}
+    codes = []
+    for size_bytes in (LIMIT_BYTES, LIMIT_BYTES + 1):
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch_of_bytes(size_bytes, messages), form)
+        codes.append(answer.code)
+    assert codes == [0, ResponseCode.MESSAGE_ILLEGAL]
+    assert f"above the limit of {LIMIT_BYTES}" in answer.remark
+    assert (await client.send("orders", b"fine")).ext["queueOffset"] == str(messages)
+
+
+@WAYS
+async def test_a_batch_that_the_log_has_no_room_for_is_refused_alone(form):
+    async with serving(store={"entry_bytes_max": 100_000}) as penstock:
+        client = await Client.to(penstock.addresses["broker"])
+        await client.send("orders", b"makes the topic")
+        ext = {**SEND, "m": "true"}
+        batches = [batch_of_bytes(size_bytes, 500) for size_bytes in (20_000, 90_000, 20_001)]
+        fine, large, too = await asyncio.gather(
+            *(client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch, form) for batch in batches)
+        )
+        assert (fine.code, too.code) == (0, 0)
+        assert (large.code, "100000" in large.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+        await client.close()
+
+
+async def test_one_that_is_too_large_only_as_it_is_kept_is_refused_alone():
+    """And nothing waits for it then."""
+    async with serving(store={"entry_bytes_max": 10_000}) as penstock:
+        client = await Client.to(penstock.addresses["broker"])
+        await client.send("orders", b"makes the topic")
+        half = {**SEND, "i": "PGROUP\x01p\x02", "f": SysFlag.PREPARED}
+        fine, kept, large, too = await asyncio.gather(
+            client.ask(RequestCode.SEND_MESSAGE_V2, SEND, bytes(9_800)),
+            client.ask(RequestCode.SEND_MESSAGE_V2, half, bytes(9_000)),
+            client.ask(RequestCode.SEND_MESSAGE_V2, half, bytes(9_800)),
+            client.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"too"),
+        )
+        assert (fine.code, kept.code, too.code) == (0, 0, 0)
+        assert (large.code, "10000" in large.remark) == (ResponseCode.MESSAGE_ILLEGAL, True)
+        assert len(penstock.server.kept.halves) == 1
+        await client.close()
+
+
+@WAYS
+async def test_a_topic_that_was_made_read_only_takes_what_still_comes(penstock, client, form):
+    """As in RocketMQ: the route tells producers; who has not asked for it yet is not refused in between."""
+    await client.send("orders", b"makes the topic")
+    await penstock.server.broker.topics.alter("orders", TopicSettings(permissions=READ))
+    assert (await client.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"late", form)).code == 0
+    assert [message.body for message in await client.messages("orders")] == [b"makes the topic", b"late"]
+
+
+async def test_any_queue_of_a_topic_that_has_none_to_write_to_is_refused_alone(penstock, client):
+    await client.send("other", b"makes the topic")
+    await penstock.server.broker.topics.create("orders", TopicSettings(read_queues=4, write_queues=0))
+    fine, refused, too = await asyncio.gather(
+        client.ask(RequestCode.SEND_MESSAGE_V2, {**SEND, "b": "other"}, b"fine", BINARY),
+        client.ask(RequestCode.SEND_MESSAGE_V2, {**SEND, "e": -1}, b"x", BINARY),
+        client.ask(RequestCode.SEND_MESSAGE_V2, {**SEND, "b": "other"}, b"too", BINARY),
+    )
+    assert (fine.code, too.code) == (0, 0)
+    assert (refused.code, "no queues to write to" in refused.remark) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 async def test_a_large_message_comes_through(client):

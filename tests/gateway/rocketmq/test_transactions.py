@@ -6,7 +6,9 @@ import pytest
 from tests.gateway.rocketmq.world import COMMIT, PROPERTIES, ROLLBACK, UNKNOWN
 
 from penstock.core.events import HalfGivenUp
+from penstock.gateway.rocketmq.produce import ADDED
 from penstock.gateway.rocketmq.transactions import GIVEN_UP_TOPIC, HALF_TOPIC, NOTES_TOPIC
+from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode, SysFlag
 from penstock.wire.rocketmq.record import message_in
 
@@ -167,6 +169,21 @@ async def test_half_messages_above_the_limit_are_refused_in_plain_words(open_wor
     assert "rocketmq.half_messages_max" in next(answer.remark for answer in answers if answer.code)
     await world.end(first, ROLLBACK)
     assert (await world.prepare()).code == 0
+
+
+async def test_full_properties_stay_readable_when_the_producer_is_asked(world):
+    """Clients read their length as two bytes with a sign. How often it was asked gives way."""
+    taken = len(PROPERTIES) + len(ADDED) + len("long\x01\x02REAL_TOPIC\x01orders\x02REAL_QID\x012\x02")
+    own = f"{PROPERTIES}long\x01{'v' * (props.BYTES_MAX - taken)}\x02"
+    await world.beat(world.client)
+    sent = await world.prepare(properties=own)
+    assert sent.code == 0
+    await world.after(6_000)
+    shown = message_in((await world.client.pushed.get()).body)
+    assert props.parse(own).items() <= shown.properties.items()
+    assert len(props.build(shown.properties).encode()) == props.BYTES_MAX
+    assert (await world.end(sent, COMMIT)).code == ResponseCode.SUCCESS
+    assert await world.bodies() == [b"paid"]
 
 
 async def test_a_half_message_names_its_producer_group(world):

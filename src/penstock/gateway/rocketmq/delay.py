@@ -24,7 +24,7 @@ _SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1_200
 LEVELS_MS = tuple(seconds * 1_000 for seconds in _SECONDS)
 
 _DELAY = f"{props.DELAY}{props.NAME_END}"
-REAL_TOPIC, REAL_QUEUE = "REAL_TOPIC", "REAL_QID"
+REAL_TOPIC, REAL_QUEUE = props.REAL_TOPIC, props.REAL_QUEUE
 
 TIMER_TOPIC, TIMER_OUT = "rmq_sys_wheel_timer", "TIMER_OUT_MS"
 # What a unit is in ms; 0: it is a time.
@@ -48,9 +48,11 @@ def timer_topic(topics: Topics) -> Topic:
 
 def moved(record: Record, topic: Topic, index: int, more: str = "") -> Record:
     """The same message, to be kept in another queue: it remembers where it belongs. `more` properties can be added."""
-    separator = "" if record.properties.endswith(b"\x02") or not record.properties else "\x02"
-    real = f"{separator}{REAL_TOPIC}\x01{record.topic.decode()}\x02{REAL_QUEUE}\x01{record.queue_index}\x02"
-    properties = record.properties + real.encode() + more.encode()
+    separator = b"" if record.properties.endswith(b"\x02") or not record.properties else b"\x02"
+    real = f"{REAL_TOPIC}\x01{record.topic.decode()}\x02{REAL_QUEUE}\x01{record.queue_index}\x02{more}".encode()
+    properties = record.properties + separator + real
+    if len(properties) > props.BYTES_MAX:
+        properties = props.fitted(record.properties.decode(), props.BYTES_MAX - len(real)).encode() + real
     if len(properties) > props.BYTES_MAX:
         why = f"properties of {len(properties)} bytes with what the broker adds: at most {props.BYTES_MAX} are taken"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)
@@ -141,7 +143,7 @@ def _delay_level(properties: str) -> int:
 
 
 def record_of(message: Message, topic: Topic, index: int, properties: dict[str, str]) -> Record:
-    """A stored message once more, for another queue."""
+    """A stored message once more, for another queue. What a broker has added to it gives way where there is no room."""
     record = Record(
         queue=topic.queues[index],
         length=0,
@@ -149,7 +151,7 @@ def record_of(message: Message, topic: Topic, index: int, properties: dict[str, 
         topic=topic.name.encode(),
         queue_index=index,
         body=message.body,
-        properties=props.build(properties).encode(),
+        properties=props.fitted(props.build(properties)).encode(),
         flag=message.flag,
         sys_flag=message.sys_flag,
         born_ms=message.born_ms,

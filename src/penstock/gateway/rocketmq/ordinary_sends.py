@@ -5,12 +5,12 @@ refused, goes the way of every request (`routes`, `produce`), which is also what
 
 from penstock.core.authorizer import Authorizer
 from penstock.core.publish import Publisher
-from penstock.core.topics import WRITE, Topic, Topics
+from penstock.core.topics import Topic, Topics
 from penstock.core.traffic import Traffic
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import VERSION, Connection, Model
 from penstock.gateway.rocketmq.house import House
-from penstock.gateway.rocketmq.produce import ADDED, ANSWER, NO_SEND
+from penstock.gateway.rocketmq.produce import ADDED, ANSWER, may_send
 from penstock.gateway.rocketmq.routes import code_of
 from penstock.model import Action
 from penstock.wire.rocketmq.batch import run_of
@@ -42,12 +42,12 @@ class OrdinarySends:
         """Store the sends at the front of a read; each is answered when they are durable. How many bytes they were: 0
         when they are to be served, or refused, one by one.
         """
-        found = front(view, end, _ADDED)
+        found = front(view, end, _ADDED, self._publisher.body_bytes_max)
         if found is None:
             return 0
         name, producer, asked, properties, used = found
         topic = self._topics.find(name)
-        if topic is None or not topic.permissions & WRITE or name in NO_SEND:
+        if topic is None or not may_send(topic):
             return 0
         model = connection.model
         if model is None or model.topic != name:
@@ -79,7 +79,7 @@ class OrdinarySends:
         connection.took(len(stored))
         try:
             self._authorizer.check(connection.who, Action.PRODUCE, model.topic)
-            self._publisher.publish(stored, done)
+            self._publisher.publish(stored, done, self._publisher.entry_bytes_max)  # bodies have been looked at
         except PenstockError:
             connection.took(-len(stored))
             return False

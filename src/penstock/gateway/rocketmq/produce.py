@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Callable, Container
 from functools import cache
+from typing import NoReturn
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from penstock.core.group_settings import GroupSettings
 from penstock.core.publish import Publisher
 from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
-from penstock.errors import BadTopicName, PenstockError, TopicNotFound, TopicTerminated
+from penstock.errors import BadTopicName, MessageTooLarge, PenstockError, TopicNotFound, TopicTerminated
 from penstock.gateway.rocketmq.connection import VERSION, Connection
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.kept import Kept
@@ -100,9 +101,12 @@ class Produce:
         held: list[Record] = []
         store_host = self._house.store_host_for(connection)
         for frame in frames:
+            held_before = len(held)
             try:
                 entry, index = self._entry(frame, connection, store_host, held)
+                self._publisher.check_length(entry.length)
             except PenstockError as error:
+                del held[held_before:]
                 refuse(connection, frame, error)
                 continue
             entries.append(entry)
@@ -116,7 +120,7 @@ class Produce:
                 refuse_all(connection, sent, error)
 
         try:
-            self._publisher.publish(entries, done)
+            self._publisher.publish(entries, done, self._publisher.entry_bytes_max)  # bodies have been looked at
         except PenstockError as error:
             refuse_all(connection, sent, error)
         else:
@@ -130,10 +134,12 @@ class Produce:
         as can be.
         """
         asked = ext_as(Send, frame) if frame.code == _LONG_NAMES else ext_as(SendV2, frame)
+        if not 0 < len(frame.body) <= self._publisher.body_bytes_max:
+            refuse_body(len(frame.body), self._publisher.body_bytes_max, asked.batch)
         topic = self._topics.find(asked.topic)
-        if topic is None or asked.reconsumeTimes or asked.topic in NO_SEND or not topic.permissions & WRITE:
+        if topic is None or asked.reconsumeTimes or not may_send(topic):
             topic = self.topic_for(asked, frame.version)
-        index = asked.queueId if asked.queueId >= 0 else random.randrange(topic.write_queues)
+        index = asked.queueId if asked.queueId >= 0 else any_queue(topic)
         if index >= topic.write_queues and index >= topic.read_queues:
             why = f"topic {topic.name!r} has queues 0 to {topic.queue_count - 1}, not {index}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
@@ -156,7 +162,6 @@ class Produce:
         if asked.batch:
             return self._batch(frame, asked, record), index
         complete(record, frame.body, asked.flag, asked.properties)
-        self._publisher.check_length(record.length)
         if sys_flag & SysFlag.TRANSACTION_BITS or _DELAY in asked.properties or _TIME in asked.properties:
             record = self._kept.placed(record, asked.properties, held)
         return record, index
@@ -171,9 +176,6 @@ class Produce:
             run = run_of(model, frame.body, (props.build(common) + ADDED).encode())
         except BatchError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        if not run.count:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-        self._publisher.check_length(run.length)
         return run
 
     def topic_for(self, asked: Send | SendV2, version: int) -> Topic:
@@ -181,12 +183,10 @@ class Produce:
         if asked.reconsumeTimes and asked.topic.startswith(RETRY_PREFIX):
             self._bury(asked, version)
         topic = self._topics.find(asked.topic) or self._created(asked)
-        if asked.topic in NO_SEND:
+        if not may_send(topic):
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"topic {asked.topic!r} is the broker's own: nobody may send to it"
             )
-        if not topic.permissions & WRITE:
-            raise Refused(ResponseCode.NO_PERMISSION, f"topic {asked.topic!r} is not writable")
         return topic
 
     def _created(self, asked: Send | SendV2) -> Topic:
@@ -214,6 +214,28 @@ class Produce:
             asked.properties = props.build(kept)
 
 
+def may_send(topic: Topic) -> bool:
+    """Whether a topic takes what clients send. One that an operator has made read-only does, as in RocketMQ: the route
+    tells producers to go elsewhere, and those who have not seen it yet are not refused in between.
+    """
+    return topic.name not in NO_SEND and bool(topic.permissions & WRITE or not topic.system)
+
+
+def any_queue(topic: Topic) -> int:
+    if not topic.write_queues:
+        why = f"topic {topic.name!r} has no queues to write to: give it some, or name one of those to read"
+        raise Refused(ResponseCode.SYSTEM_ERROR, why)
+    return random.randrange(topic.write_queues)
+
+
+def refuse_body(body_bytes: int, bytes_max: int, batch: bool) -> NoReturn:
+    """A body that is too large, or empty: over an empty one Java's consumers of 4.x break, and stand still for good."""
+    if body_bytes:
+        raise MessageTooLarge(body_bytes, bytes_max)
+    why = "the batch is empty" if batch else "the body is empty, and not every consumer can take that: send some byte"
+    raise Refused(ResponseCode.MESSAGE_ILLEGAL, why)
+
+
 def count_sent(traffic: Traffic, sent: list[Sent]) -> None:
     """By producer group and topic. Hot: nearly always all of a call have one of each, and are counted together."""
     producer, topic, messages, size_bytes = "", b"", 0, 0
@@ -235,8 +257,8 @@ def producer_in(frame: Frame) -> str:
     return asked.producerGroup
 
 
-def is_rocketmq_name(name: str) -> bool:
-    return 0 < len(name) <= TOPIC_BYTES_MAX and _NAME_CHARS.issuperset(name)
+def is_rocketmq_name(name: str, bytes_max: int = TOPIC_BYTES_MAX) -> bool:
+    return 0 < len(name) <= bytes_max and _NAME_CHARS.issuperset(name)
 
 
 def check_rocketmq_name(name: str) -> None:

@@ -1,5 +1,5 @@
 """Messages that a consumer sends back (code 36): once more later through %RETRY%group, and to %DLQ%group after too many
-tries.
+tries. What is stored already is taken again whatever its size is.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.produce import DLQ_PREFIX, OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
 from penstock.gateway.rocketmq.records import Records
-from penstock.gateway.rocketmq.routes import Route, Routes, ext_as, refuse
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -24,7 +24,6 @@ from penstock.wire.rocketmq.frame import Frame
 from penstock.wire.rocketmq.record import Message, Record, message_id, message_in
 
 FIRST_LEVEL = 3  # the first retry comes after ten seconds
-RETRY_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 
 
 class _SendBack(msgspec.Struct):
@@ -68,15 +67,15 @@ class Retry:
 
         try:
             message = message_in(memoryview(await self._records.at(asked.offset)))
-            origin = message.properties.get(RETRY_TOPIC, message.topic)
+            origin = message.properties.get(props.RETRY_TOPIC, message.topic)
             record = self._record(asked, message)
-            self._publisher.publish([record], done)
+            self._publisher.publish([record], done, self._publisher.entry_bytes_max)
         except PenstockError as error:
             refuse(connection, frame, error)
 
     def _record(self, asked: _SendBack, message: Message) -> Record:
         own_id = message_id(message.store_host, message.physical_offset)
-        properties = {RETRY_TOPIC: message.topic, ORIGIN_ID: own_id, **message.properties}
+        properties = {props.RETRY_TOPIC: message.topic, props.ORIGIN_ID: own_id, **message.properties}
         properties.pop(props.DELAY, None)
         tries = message.reconsume_times
         message.reconsume_times += 1
@@ -85,7 +84,10 @@ class Retry:
         queues = self._rules.of(asked.group).retry_queues
         topic = self._topic(RETRY_PREFIX + asked.group, queues)
         record = record_of(message, topic, random.randrange(min(queues, topic.queue_count)), properties)
-        return delayed(record, asked.delayLevel or FIRST_LEVEL + tries, schedule_topic(self._topics))
+        try:
+            return delayed(record, asked.delayLevel or FIRST_LEVEL + tries, schedule_topic(self._topics))
+        except Refused:  # its properties have no room for where it belongs: too soon is better than never
+            return record
 
     def _topic(self, name: str, queues: int) -> Topic:
         found = self._topics.find(name)

@@ -35,7 +35,7 @@ log = logs.get(__name__)
 HALF_TOPIC, NOTES_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 PREPARED, PRODUCER_GROUP = "TRAN_MSG", "PGROUP"
-CHECK_TIMES, IMMUNITY = "TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS"
+IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 ROLLED_BACK = SysFlag.TRANSACTION_BITS
 TICK_MS = 500
 _ASK_AT_ONCE = 256
@@ -225,7 +225,7 @@ class Transactions:
     def _shown(self, message: Message, times: int) -> bytes:
         """A half message as its producer knows it: on its own topic and queue."""
         half = hidden_topic(self._topics, HALF_TOPIC)
-        record = record_of(message, half, 0, {**message.properties, CHECK_TIMES: str(times)})
+        record = record_of(message, half, 0, {**message.properties, props.CHECK_TIMES: str(times)})
         record.topic = message.properties.get(REAL_TOPIC, "").encode()
         record.queue_index = int(message.properties.get(REAL_QUEUE, "0"))
         record.length = length_of(record)

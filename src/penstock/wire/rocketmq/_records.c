@@ -325,6 +325,10 @@ static Py_ssize_t measure(const Py_buffer *body, Py_ssize_t at, int64_t fixed, i
         raise_batch_error("the properties of the message at byte %zd of a batch do not fit", at);
         return -1;
     }
+    if (body_bytes == 0) {
+        raise_batch_error("the message at byte %zd of a batch is empty, and not every consumer can take that", at);
+        return -1;
+    }
     if (check_text(own, (Py_ssize_t)part->properties_bytes, at))
         return -1;
     int64_t open = part->properties_bytes && own[part->properties_bytes - 1] != VALUE_END;

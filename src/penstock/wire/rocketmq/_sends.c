@@ -222,7 +222,7 @@ static PyObject *stored_properties(struct header *header, const Py_buffer *added
 struct sends {
     PyObject *asked, *properties; /* a bytearray and a list */
     struct text topic, producer;
-    int64_t used;
+    int64_t used, body_bytes_max;
 };
 
 static int add_send(struct sends *sends, struct header *header, PyObject *properties)
@@ -247,6 +247,8 @@ static int one_send(struct sends *sends, const unsigned char *frames, int64_t en
     if (!behind || !header_at(where, &header))
         return 0;
     int64_t body_at = where.end - frames;
+    if (behind == body_at || behind - body_at > sends->body_bytes_max)
+        return 0;
     if (at && (!same(&header.topic, &sends->topic) || !same(&header.producer, &sends->producer)))
         return -2;
     PyObject *properties = stored_properties(&header, added);
@@ -277,11 +279,11 @@ static PyObject *all_sends(struct sends *sends, const unsigned char *frames, int
 static PyObject *front(PyObject *module, PyObject *arguments)
 {
     PyObject *view, *found = NULL;
-    long long end;
+    long long end, body_bytes_max;
     Py_buffer added = {0}, frames = {0};
-    if (!PyArg_ParseTuple(arguments, "OLy*", &view, &end, &added))
+    if (!PyArg_ParseTuple(arguments, "OLy*L", &view, &end, &added, &body_bytes_max))
         return NULL;
-    struct sends sends = {PyByteArray_FromStringAndSize(NULL, 0), PyList_New(0)};
+    struct sends sends = {PyByteArray_FromStringAndSize(NULL, 0), PyList_New(0), .body_bytes_max = body_bytes_max};
     if (sends.asked != NULL && sends.properties != NULL && PyObject_GetBuffer(view, &frames, PyBUF_SIMPLE) == 0) {
         if (end < 0 || end > frames.len)
             PyErr_SetString(PyExc_ValueError, "the frames end behind their buffer");

@@ -52,6 +52,8 @@ def measured_in_python(body: memoryview, fixed_bytes: int, shared_bytes: int, pr
         own = bytes(body[props_at:behind])
         if len(own) != body[props_at - 2] << 8 | body[props_at - 1]:
             raise BatchError(f"the properties of the message at byte {at} of a batch do not fit")
+        if not body_bytes:
+            raise BatchError(f"the message at byte {at} of a batch is empty, and not every consumer can take that")
         if not own.isascii():
             _check_text(own, at)
         properties_bytes = len(own) + _is_open(own) + shared_bytes

@@ -30,7 +30,7 @@ def loads(data: bytes | memoryview) -> object:
         return msgspec.json.decode(data)
     except RecursionError:
         raise FastjsonError("nested too deeply") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     try:
         return msgspec.json.decode(_rewritten(str(data, "utf-8")))

@@ -1,9 +1,10 @@
 """Ordinary sends of one read, all at once: the hottest path of a broker, from bytes to what is stored and back.
 
 A send is ordinary when nothing has to be decided for it that is not decided for its neighbours too: code 310 or, for a
-batch, 320 in JSON, no transaction, delay or timer, no retry, plain ASCII. All that stand at the front of a read are
-taken together, if they are about one topic and of one producer group. Whatever is not ordinary comes as frames
-(`requests`), and so does everything when a gateway does not want it this way: nothing is lost by not being taken here.
+batch, 320 in JSON, no transaction, delay or timer, no retry, plain ASCII, a body that is neither empty nor too large.
+All that stand at the front of a read are taken together, if they are about one topic and of one producer group.
+Whatever is not ordinary comes as frames (`requests`), and so does everything when a gateway does not want it this way:
+nothing is lost by not being taken here.
 
 `_sends.c` is the same, compiled: a message on its own costs half, and touches few enough bytes that a broker with
 little to do does not find all of it gone from the processor's caches each time.
@@ -42,15 +43,15 @@ Sends = tuple[str, str, Asked, list[bytes], int]
 Stored = Record | RecordRun
 
 
-def front_in_python(view: memoryview, end: int, added: bytes) -> Sends | None:
+def front_in_python(view: memoryview, end: int, added: bytes, body_bytes_max: int) -> Sends | None:
     """The ordinary sends at the front of `view[:end]`; None when there are none, or when they are about several topics.
-    `added` is what every message's properties get.
+    `added` is what every message's properties get; a body, of one message or of a batch, has at most `body_bytes_max`.
     """
     if bytes(view[_HEADER_AT : _HEADER_AT + len(_CODES[0])]) not in _CODES:
         return None
     first: SendV2 | None = None
     asked, properties, used = bytearray(), list[bytes](), 0
-    while (frame := frame_at(view, used, end)) is not None and (own := _ordinary(frame)) is not None:
+    while (frame := frame_at(view, used, end)) is not None and (own := _ordinary(frame, body_bytes_max)) is not None:
         if first is not None and (own.topic, own.producerGroup) != (first.topic, first.producerGroup):
             return None
         text = _shared(own.properties) if own.batch else own.properties
@@ -83,7 +84,7 @@ def frame_at(view: memoryview, at: int, end: int) -> Frame | None:
     return found[0] if found else None
 
 
-def _ordinary(frame: Frame) -> SendV2 | None:
+def _ordinary(frame: Frame, body_bytes_max: int) -> SendV2 | None:
     """The fields of a send, if it is an ordinary one."""
     own = frame.typed
     if frame.form != JSON or not isinstance(own, SendV2):
@@ -98,6 +99,7 @@ def _ordinary(frame: Frame) -> SendV2 | None:
         or not 0 < len(own.topic) <= TOPIC_BYTES_MAX
         or not (own.topic + own.producerGroup + own.properties).isascii()
         or any(mark in own.properties for mark in _HELD)
+        or not 0 < len(frame.body) <= body_bytes_max
     )
     return None if odd else own
 
