@@ -198,7 +198,7 @@ class GroupNotOnline(PenstockError):
 class GroupNotExist(PenstockError):
     def __init__(self, group: str, topic: str) -> None:
         super().__init__(
-            f"group not exist: {group!r} has no offset on any queue of {topic!r}, and is not a broadcast group online"
+            f"group not exist: {group!r} has no offset on any queue of {topic!r}, and is not known to broadcast"
         )
         self.group, self.topic = group, topic
 
@@ -207,6 +207,11 @@ class BadGroupSettings(PenstockError):
     def __init__(self, group: str, why: str) -> None:
         super().__init__(f"group {group[:200]!r} cannot be set so: {why}")
         self.group = group
+
+
+class BadNote(PenstockError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this cannot be kept: {why}")
 
 
 class ConsumeForbidden(PenstockError):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.core.broadcasts import Broadcasts
 from penstock.core.events import LagMinute, MemberDoubled
 from penstock.core.group_settings import GroupsSettings
 from penstock.core.groups import Groups, Heartbeat, Subscription
@@ -34,7 +35,8 @@ class Scene:
     def __init__(self, house, progress) -> None:
         self.house, self.clock = house, house.clock
         settings = GroupsSettings(house.store, house.keeper, house.clock, house.bus, house.config)
-        self.groups, self.offsets = Groups(house.clock, house.bus, settings), Offsets(progress)
+        self.groups = Groups(house.clock, house.bus, settings, Broadcasts(progress))
+        self.offsets = Offsets(progress)
         self.readers = Readers(self.groups)
         self.watch = Watch(house.fetcher, house.topics, self.groups, self.offsets, self.readers, house.clock, house.bus)
 

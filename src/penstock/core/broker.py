@@ -16,6 +16,7 @@ from penstock.clock import Clock
 from penstock.config import Config
 from penstock.core import events
 from penstock.core.authorizer import AllowAll, Authorizer
+from penstock.core.broadcasts import Broadcasts
 from penstock.core.compaction import Compaction
 from penstock.core.endings import Endings
 from penstock.core.fetch import Fetcher
@@ -24,6 +25,7 @@ from penstock.core.groups import Groups
 from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
 from penstock.core.namespaces import Namespaces
+from penstock.core.notes import Notes
 from penstock.core.offsets import Offsets
 from penstock.core.policies import PolicyBook, Retention
 from penstock.core.producers import Producers
@@ -83,9 +85,10 @@ class Broker:
         self.publisher = Publisher(store, self.keeper, self.waits, settings, self.endings)
         self.fetcher = Fetcher(store, self.waits, clock, self.bus)
         self.group_settings = GroupsSettings(store, self.keeper, clock, self.bus, settings)
-        self.groups = Groups(clock, self.bus, self.group_settings)
-        self.offsets = Offsets(progress, self.bus)
-        self.resets = Resets(self.offsets, clock, self.bus)
+        self.notes = Notes(store, self.keeper)
+        self.broadcasts, self.offsets = Broadcasts(progress), Offsets(progress, self.bus)
+        self.groups = Groups(clock, self.bus, self.group_settings, self.broadcasts)
+        self.resets = Resets(self.offsets, self.broadcasts, clock, self.bus)
         self.producers = Producers(store, self.keeper, self.endings)
         self.namespaces = Namespaces(store, self.keeper, clock)
         self.tenants = Tenants(self.namespaces, store, self.keeper, clock)
@@ -95,17 +98,9 @@ class Broker:
             store, self.keeper, self.topics, self.fetcher, self.publisher, self.policies, clock, self.bus
         )
         self.subscriptions = Subscriptions(
-            store,
-            self.keeper,
-            progress,
-            self.fetcher,
-            self.waits,
-            clock,
-            self.bus,
-            settings.subscriptions_max,
-            self.endings,
-            self.compaction,
-        )
+            store, self.keeper, progress, self.fetcher, self.waits, clock, self.bus, settings.subscriptions_max,
+            self.endings, self.compaction,
+        )  # fmt: skip
         self.upkeep = Upkeep(store, self.topics, self.policies, self.subscriptions, self.producers, clock)
         self.producers.guard(self.upkeep.admit)
         self.staging = Staging(store, self.publisher, clock, self.bus, settings, frost)
@@ -217,6 +212,7 @@ class Broker:
             self.groups.expire,
             self.minutes.tick,
             self.watch.tick,
+            self.resets.tell_silent,
             self.subscriptions.keep,
             self._retain,
         )

@@ -241,7 +241,7 @@ class ResetAsked(Event):
 
 
 class ResetTold(Event):
-    """A reset was sent to a connection."""
+    """A connection is told of a reset, by a request or by its pulls."""
 
     group: str
     topic: str
@@ -256,6 +256,17 @@ class ResetConfirmed(Event):
     topic: str
     queue: int
     address: str
+
+
+class ResetSilent(Event):
+    """Two minutes after a reset an instance has asked for none of the new offsets."""
+
+    group: str
+    topic: str
+    client_id: str
+    address: str  # empty: it was not connected
+    told: bool  # false: it was away when the reset was asked for
+    asked_ms: int
 
 
 Listener = Callable[[Event], None]

@@ -76,6 +76,14 @@ class Fetcher:
         """The first offset stored at or after a time; the end of the queue when there is none."""
         return self._store.offset_at_time(queue, store_ms)
 
+    def log_bytes_since(self, queue: int, offset: int) -> int:
+        """How far the log, of all queues, has grown since a message was written; 0 when it is not there."""
+        table = self._store.table(queue)
+        if not table.min_offset <= offset < table.visible_offset:
+            return 0
+        row = table.row_at_offset(offset)
+        return self._store.end_position - int(table.rows(row, row + 1)["position"][0])
+
     def earliest_ms(self, queue: int) -> int:
         """When the first message that is still there was stored; -1 when there is none."""
         return self.time_ms_of(queue, self._store.bounds(queue).min_offset)

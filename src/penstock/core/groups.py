@@ -10,12 +10,13 @@ which versions.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Protocol
 
 import msgspec
 
 from penstock.clock import Clock
+from penstock.core.broadcasts import Broadcasts
 from penstock.core.events import (
     Bus,
     GroupGone,
@@ -114,13 +115,17 @@ class Group(msgspec.Struct):
 
 
 class Groups:
-    def __init__(self, clock: Clock, bus: Bus, settings: GroupsSettings) -> None:
-        self._clock, self._bus, self._settings = clock, bus, settings
+    def __init__(self, clock: Clock, bus: Bus, settings: GroupsSettings, broadcasts: Broadcasts) -> None:
+        self._clock, self._bus, self._settings, self._broadcasts = clock, bus, settings, broadcasts
         self._groups: dict[str, Group] = {}
         self._of_line: dict[Line, set[str]] = {}
 
     def find(self, name: str) -> Group | None:
         return self._groups.get(name)
+
+    def of_line(self, line: Line) -> Set[str]:
+        """The groups that a connection is in, as they come and go."""
+        return self._of_line.get(line, frozenset())
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -134,6 +139,10 @@ class Groups:
         if group is None:
             group = self._groups[beat.group] = Group(beat.group)
         group.broadcast, group.consume_type, group.consume_from = beat.broadcast, beat.consume_type, beat.consume_from
+        if beat.broadcast:
+            self._broadcasts.seen(beat.group, beat.client_id, now_ms)
+        else:
+            self._broadcasts.over(beat.group)
         joined = self._seen(group, line, beat, now_ms)
         self._tell_rebalances(group, group.members[line], beat, now_ms)
         changed = self._subscribed(group, beat, now_ms)

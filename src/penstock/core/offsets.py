@@ -1,9 +1,12 @@
 """How far groups are: an offset per group, topic and queue, kept in the progress database."""
 
+from penstock import logs
 from penstock.core.events import Bus, Event, TopicDeleted
 from penstock.store.progress import Progress
 
 __all__ = ["Offsets", "Progress"]
+
+log = logs.get(__name__)
 
 KIND = "offset"
 
@@ -12,13 +15,23 @@ def _key(group: str, topic: str, queue: int) -> str:
     return f"{group}\t{topic}\t{queue}"  # neither names of groups nor of topics hold white space
 
 
+def _parts(key: str) -> tuple[str, str, int] | None:
+    """The opposite; None for a key that nobody reads: whatever lies there, the broker starts."""
+    parts = key.split("\t")
+    return (parts[0], parts[1], int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else None
+
+
 class Offsets:
     def __init__(self, progress: Progress, bus: Bus | None = None) -> None:
         self._progress = progress
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         for key, value in progress.all(KIND).items():
-            group, topic, queue = key.split("\t")
-            self._offsets.setdefault((group, topic), {})[int(queue)] = int(value)
+            place = _parts(key)
+            if place is None:
+                log.warning("an offset was left out: it is not clear whose it is", key=key)
+                continue
+            group, topic, queue = place
+            self._offsets.setdefault((group, topic), {})[queue] = int(value)
         if bus is not None:
             bus.listen(self._on_event)
 

@@ -11,11 +11,12 @@ from penstock.core.groups import Groups, Line
 
 
 class Seen(msgspec.Struct):
-    """Connections that were at a queue."""
+    """Connections that were at a queue, and the offset that one of them asked for last."""
 
     now: set[Line] = set()
     last: set[Line] = set()
     earlier: set[Line] = set()
+    asked: int = -1
 
     @property
     def anybody(self) -> bool:
@@ -38,8 +39,8 @@ class Readers:
         self._groups = groups
         self._seen: dict[tuple[str, str, int], Seen] = {}
 
-    def at(self, group: str, topic: str, queue: int, line: Line) -> None:
-        """A connection is at a queue of a topic that has it."""
+    def at(self, group: str, topic: str, queue: int, line: Line, asked: int = -1) -> None:
+        """A connection is at a queue of a topic that has it, and asks for an offset there or not."""
         found = self._groups.find(group)
         if found is None or line not in found.members:
             return
@@ -47,6 +48,8 @@ class Readers:
         if seen is None:
             seen = self._seen[group, topic, queue] = Seen()
         seen.now.add(line)
+        if asked >= 0:
+            seen.asked = asked
 
     def of(self, group: str, topic: str, queue: int) -> Seen:
         return self._seen.get((group, topic, queue), NOBODY)

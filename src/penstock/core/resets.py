@@ -3,18 +3,22 @@ pulls.
 
 Cluster groups keep their offsets on the broker: they are set at once, and the first pull of each queue that asks for
 anything else is sent to the new offset; until then the offsets that clients commit do not count. Broadcast instances
-keep their own: every connection that is there is told, and each has its own pending reset. Nobody waits for
-confirmations: an instance counts as told until its next pull asks for the new offset.
+keep their own: every connection that is there is told, and each has its own pending reset; those that are known and
+away are named. Nobody waits for confirmations: an instance counts as told until its next pull asks for the new offset.
+Who has not done so after a while is told of once.
 """
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.core.events import Bus, ResetAsked, ResetConfirmed, ResetTold
+from penstock.core.broadcasts import Broadcasts
+from penstock.core.events import Bus, ResetAsked, ResetConfirmed, ResetSilent, ResetTold
 from penstock.core.groups import Group, Line
 from penstock.core.offsets import Offsets
 from penstock.errors import GroupNotExist
 from penstock.store.store import Bounds
+
+SILENT_AFTER_MS = 120_000  # longer than any pull waits, and than a client takes to begin anew
 
 Key = tuple[str, str, int]  # group, topic, queue
 
@@ -35,6 +39,7 @@ class Status(msgspec.Struct):
     targets: dict[int, int]
     broadcast: bool
     instances: list[Instance] = []
+    away: list[str] = []  # ClientIDs of those that broadcast and were not there to be told
 
     def tell(self, told: Instance) -> None:
         """An instance is told, perhaps once more: what it confirmed of other queues still holds."""
@@ -56,15 +61,20 @@ def target_offset(bounds: Bounds, at_time: int, committed: int, force: bool, bro
 
 
 class Resets:
-    def __init__(self, offsets: Offsets, clock: Clock, bus: Bus) -> None:
-        self._offsets, self._clock, self._bus = offsets, clock, bus
+    def __init__(self, offsets: Offsets, broadcasts: Broadcasts, clock: Clock, bus: Bus) -> None:
+        self._offsets, self._broadcasts, self._clock, self._bus = offsets, broadcasts, clock, bus
         self._of_group: dict[Key, int] = {}
         self._of_line: dict[Line, dict[Key, int]] = {}
         self._status: dict[tuple[str, str], Status] = {}
+        self._unheard: dict[tuple[str, str], Status] = {}  # that `tell_silent` has yet to look at, the oldest first
+
+    def is_broadcast(self, name: str, group: Group | None) -> bool:
+        """Whether the instances of a group keep their offsets, also when none of them is there."""
+        return group.broadcast if group is not None else name in self._broadcasts
 
     def ask(self, name: str, topic: str, targets: dict[int, int], group: Group | None) -> Status:
         """Begin a reset. `group` is there when some of its members are."""
-        broadcast = group is not None and group.broadcast
+        broadcast = self.is_broadcast(name, group)
         known = self._offsets.of(name, topic)
         if not broadcast and not known:
             raise GroupNotExist(name, topic)
@@ -76,7 +86,9 @@ class Resets:
         )
         self._bus.emit(asked)
         for queue, offset in targets.items():
-            if not broadcast:
+            if broadcast:
+                self._of_group.pop((name, topic, queue), None)  # from when it shared its messages
+            else:
                 self._of_group[name, topic, queue] = offset
                 self._offsets.commit(name, topic, queue, offset)
         for line, member in group.members.items() if group else ():
@@ -87,7 +99,14 @@ class Resets:
             self._bus.emit(
                 ResetTold(at_ms=now_ms, group=name, topic=topic, client_id=member.client_id, address=line.address)
             )
+        status.away = self._away(name, group, now_ms) if broadcast else []
+        self._unheard.pop((name, topic), None)
+        self._unheard[name, topic] = status
         return status
+
+    def _away(self, name: str, group: Group | None, now_ms: int) -> list[str]:
+        there = set(group.client_ids) if group is not None else set()
+        return [client_id for client_id in self._broadcasts.instances(name, now_ms) if client_id not in there]
 
     def _begun(self, name: str, topic: str, targets: dict[int, int], broadcast: bool, now_ms: int) -> Status:
         """A new status; when queues are reset one by one, the last one of them all."""
@@ -142,6 +161,32 @@ class Resets:
         """Instances that were told and have confirmed nothing yet."""
         status = self._status.get((group, topic))
         return [instance for instance in status.instances if not instance.confirmed] if status else []
+
+    def tell_silent(self) -> None:
+        """Of instances that have had the time to confirm a reset, and did not; of each reset once."""
+        now_ms = self._clock.now_ms()
+        while self._unheard:
+            (name, topic), status = next(iter(self._unheard.items()))
+            if now_ms - status.asked_ms < SILENT_AFTER_MS:
+                return
+            del self._unheard[name, topic]
+            if status.broadcast or any((name, topic, queue) in self._of_group for queue in status.targets):
+                self._tell_silent(name, topic, status, now_ms)
+
+    def _tell_silent(self, name: str, topic: str, status: Status, now_ms: int) -> None:
+        silent = [(one.client_id, one.address, True) for one in self.silent(name, topic)]
+        for client_id, address, told in [*silent, *((client_id, "", False) for client_id in status.away)]:
+            self._bus.emit(
+                ResetSilent(
+                    at_ms=now_ms,
+                    group=name,
+                    topic=topic,
+                    client_id=client_id,
+                    address=address,
+                    told=told,
+                    asked_ms=status.asked_ms,
+                )
+            )
 
 
 def _texts(targets: dict[int, int]) -> dict[str, str]:

@@ -28,6 +28,10 @@ class Wait:
     def cancel(self) -> None:
         self._waits.forget(self)
 
+    def end(self) -> None:
+        """Call it as if its time were up."""
+        self._waits.end(self)
+
 
 _Due = dict[Wait, None]  # those whose time is up together
 
@@ -60,6 +64,10 @@ class Waits:
         for wait in [wait for queue in queues for wait in self._by_queue.get(queue, ())]:
             if self.forget(wait):  # else one that was woken before it has taken it back
                 self._call(wait, True)
+
+    def end(self, wait: Wait) -> None:
+        if self.forget(wait):
+            self._call(wait, False)
 
     def forget(self, wait: Wait) -> bool:
         parked = self._by_queue.get(wait.queue)

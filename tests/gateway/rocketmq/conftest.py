@@ -72,12 +72,12 @@ class Client:
         return await self.ask(RequestCode.SEND_MESSAGE_V2, {**fields, "i": properties, **ext}, body)
 
     async def heartbeat(
-        self, group: str, client_id: str, version: int, topics: dict[str, str], **more: object
+        self, group: str, client_id: str, version: int, topics: dict[str, str], release: int = 409, **more: object
     ) -> Frame:
         subscriptions = [{"topic": topic, "subString": tags, "subVersion": version} for topic, tags in topics.items()]
         consumer = {"groupName": group, "subscriptionDataSet": subscriptions, **more}
         body = json.dumps({"clientID": client_id, "consumerDataSet": [consumer]}).encode()
-        return await self.ask(RequestCode.HEART_BEAT, {}, body)
+        return await self.ask(RequestCode.HEART_BEAT, {}, body, version=release)
 
     def pull(
         self, group: str, topic: str, queue: int, offset: int, version: int = 0, wait_ms: int = 0, **ext: object

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from penstock.wire.rocketmq.codes import Flag, RequestCode, ResponseCode
+from penstock.core.notes import VALUE_CHARS_MAX
+from penstock.wire.rocketmq.codes import Flag, PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import pack
 from penstock.wire.rocketmq.record import message_in
 
@@ -108,6 +109,18 @@ async def test_how_full_and_how_far(client):
     assert b'"maxOffset":3,"minOffset":0}' in full
     far = bytes((await client.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP})).body)
     assert b'"brokerOffset":3,"consumerOffset":2' in far
+
+
+async def test_what_was_handed_out_is_told_beside_what_was_consumed(client):
+    """Tools show the difference as what is in flight."""
+    for _ in range(3):
+        await client.send("orders", b"x")
+    await client.heartbeat(GROUP, "a@1", 1, {"orders": "*"})
+    for offset in (0, 3):
+        await client.pull(GROUP, "orders", 0, offset, 1, sysFlag=PullFlag.COMMIT, commitOffset=1)
+        far = bytes((await client.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP})).body)
+        assert b'"brokerOffset":3,"consumerOffset":1' in far
+        assert b'"pullOffset":%d' % max(offset, 1) in far
 
 
 async def test_where_nothing_was_consumed_there_is_no_time(client):
@@ -232,6 +245,31 @@ async def test_settings_are_shown_and_not_changed(client):
     assert "configuration file" in answer.remark
 
 
-@pytest.mark.parametrize("code", [0, 100, 306, 999, 32_000])
+@pytest.mark.parametrize("code", [0, 99, 306, 999, 32_000])
 async def test_what_is_not_served_is_said(client, code):
     assert (await client.ask(code)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+# --- the name server's settings ---------------------------------------------------------------------------------------
+
+
+async def test_settings_of_the_name_server_are_kept_for_tools(client):
+    """mqadmin writes the order of a topic's queues there (updateTopic -o true)."""
+    place = {"namespace": "ORDER_TOPIC_CONFIG", "key": "orders"}
+    assert (await client.ask(RequestCode.GET_KV_CONFIG, place)).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await client.ask(RequestCode.PUT_KV_CONFIG, {**place, "value": "penstock:4"})).code == ResponseCode.SUCCESS
+    assert (await client.ask(RequestCode.GET_KV_CONFIG, place)).ext == {"value": "penstock:4"}
+    table = await client.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+    assert json.loads(bytes(table.body)) == {"table": {"orders": "penstock:4"}}
+    for _ in range(2):  # also where there is none
+        assert (await client.ask(RequestCode.DELETE_KV_CONFIG, place)).code == ResponseCode.SUCCESS
+    gone = await client.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+    assert gone.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_setting_that_is_too_much_is_refused(client):
+    put = {"namespace": "space", "key": "key", "value": "x" * (VALUE_CHARS_MAX + 1)}
+    refused = await client.ask(RequestCode.PUT_KV_CONFIG, put)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert str(VALUE_CHARS_MAX) in refused.remark
+    assert (await client.ask(RequestCode.PUT_KV_CONFIG, {**put, "key": "", "value": "x"})).code != ResponseCode.SUCCESS

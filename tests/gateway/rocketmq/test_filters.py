@@ -1,11 +1,12 @@
 """SQL filters, frame by frame: checked before a consumer starts, known from heartbeats, or carried by the pull."""
 
+import asyncio
 import json
 
 import pytest
 
 from penstock.core.fetch import narrowed
-from penstock.gateway.rocketmq.consume import STRETCH_MESSAGES
+from penstock.gateway.rocketmq.filters import STRETCH_MESSAGES, STRETCH_MESSAGES_MIN, TAGS_CHARS_MAX, stretch_of
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.record import messages_in
@@ -150,3 +151,46 @@ async def test_bytes_bound_what_is_selected(client, penstock, orders):
     assert (len(few.payloads), few.next_offset, len(few.rows)) == (3, 3, 3)
     one = narrowed(batch, lambda payload: True, 32, 1)
     assert (len(one.payloads), one.next_offset) == (1, 1)
+
+
+def pull_with(client, expression, kind="SQL92", offset=0):
+    ext = {"sysFlag": PullFlag.SUBSCRIPTION, "subscription": expression, "expressionType": kind}
+    return client.pull("nobody", "orders", 0, offset, **ext)
+
+
+async def test_a_long_expression_looks_at_fewer_messages(client, orders):
+    expression = " OR ".join(f"price = {1_000 + number}" for number in range(150))
+    answer = await pull_with(client, expression)
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert STRETCH_MESSAGES_MIN <= stretch_of(expression) < 40
+    assert answer.ext["nextBeginOffset"] == str(stretch_of(expression))
+
+
+async def test_many_pulls_with_expressions_do_not_hold_up_others(client, connect, orders):
+    """They come in one read, and take some milliseconds each."""
+    other = await connect()
+    await other.send("elsewhere", b"first")  # the topic is there
+    expression = " OR ".join(f"price = {1_000 + number}" for number in range(100))
+    pulls = [asyncio.ensure_future(pull_with(client, expression)) for _ in range(200)]
+    await asyncio.sleep(0)
+    await other.send("elsewhere", b"second")
+    assert not all(pull.done() for pull in pulls)
+    assert {(await pull).code for pull in pulls} == {ResponseCode.PULL_RETRY_IMMEDIATELY}
+
+
+@pytest.mark.parametrize("expression", ["||", " || ", "t||" * (TAGS_CHARS_MAX // 3 + 1)])
+async def test_what_is_no_list_of_tags_is_refused(client, orders, expression):
+    for _ in range(2):
+        answer = await pull_with(client, expression, "TAG")
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "tag" in answer.remark
+
+
+async def test_a_list_of_tags_may_be_long(client, orders):
+    await client.send("orders", b"tagged", properties=props.build({"TAGS": "t777"}))
+    answer = await pull_with(client, "||".join(f"t{number}" for number in range(8_000)), "TAG", offset=40)
+    assert [message.body for message in messages_in(answer.body)] == [b"tagged"]
+
+
+async def test_what_is_wrong_with_an_expression_is_said_each_time(client, orders):
+    assert {(await pull_with(client, "price >")).remark for _ in range(3)} == {(await check(client, "price >")).remark}

@@ -4,8 +4,13 @@ import asyncio
 import json
 
 import pytest
+from tests.gateway.rocketmq.conftest import Client
 
 from penstock.core import events
+from penstock.core.topics import TopicSettings
+from penstock.gateway.rocketmq import members
+from penstock.gateway.rocketmq.members import GROUPS_MAX
+from penstock.testing.server import serving
 from penstock.wire.rocketmq.codes import PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.record import messages_in
 
@@ -265,17 +270,142 @@ async def test_where_queues_begin_and_end(client, orders):
     assert found == ["0", "0", "1"]
 
 
-async def test_locks_are_held_by_one_client(client):
-    def body(client_id):
-        queues = [{"topic": "orders", "queueId": number, "brokerName": "penstock"} for number in range(2)]
-        return json.dumps({"consumerGroup": GROUP, "clientId": client_id, "mqSet": queues}).encode()
+# --- what a heartbeat brings into being -------------------------------------------------------------------------------
 
-    async def granted(client_id):
-        answer = await client.ask(RequestCode.LOCK_BATCH_MQ, {}, body(client_id))
-        return len(json.loads(bytes(answer.body))["lockOKMQSet"])
 
-    assert [await granted("a"), await granted("b"), await granted("a")] == [2, 0, 2]
-    await client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body("b"))
-    assert await granted("b") == 0
-    await client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body("a"))
-    assert await granted("b") == 2
+def logged(caplog):
+    """Why requests were not done in full, as the log has it."""
+    return [record.penstock_fields["why"] for record in caplog.records if "not done in full" in record.message]
+
+
+def beat_of(groups, topic="orders", **more):
+    consumers = [{"groupName": group, "subscriptionDataSet": [{"topic": topic}]} for group in groups]
+    return json.dumps({"clientID": "a", "consumerDataSet": consumers, **more}).encode()
+
+
+async def groups_after(penstock, client, *groups, **more):
+    """Who is in which of these groups after one heartbeat with all of them, which has to be taken."""
+    assert (await client.ask(RequestCode.HEART_BEAT, {}, beat_of(groups, **more))).code == ResponseCode.SUCCESS
+    known = penstock.server.broker.groups
+    return {group: known.find(group).client_ids for group in groups if known.find(group)}
+
+
+@pytest.mark.parametrize("wrong", ["n" * 125, "", "a b", "grün", "a\tb", "%RETRY%" * 200], ids=range(6))
+async def test_a_group_with_a_wrong_name_does_not_keep_those_behind_it_out(penstock, client, wrong, caplog):
+    for _ in range(3):
+        assert await groups_after(penstock, client, wrong, "good") == {"good": ["a"]}
+    assert penstock.server.broker.topics.find("%RETRY%good")
+    assert len(logged(caplog)) == 1  # heartbeats come for ever
+
+
+async def test_a_group_whose_retry_topic_cannot_be_made_is_joined_all_the_same(caplog):
+    async with serving(broker={"topics_max": 50}) as penstock:
+        client = await Client.to(penstock.addresses["broker"])
+        topics = penstock.server.broker.topics
+        while len(topics) < 49:
+            topics.create_now(f"topic{len(topics)}", TopicSettings(write_queues=1))
+        groups = ("one", "two", "three")
+        assert list(await groups_after(penstock, client, *groups)) == [*groups]
+        assert [topics.find(f"%RETRY%{group}") is not None for group in groups] == [True, False, False]
+        assert "broker.topics_max" in logged(caplog)[0]
+        await topics.delete("topic48")
+        await groups_after(penstock, client, *groups)
+        assert topics.find("%RETRY%two")  # the next heartbeat tries again
+        await client.close()
+
+
+async def test_a_connection_can_be_in_so_many_groups_and_its_own_are_heard_on(connect, penstock, caplog):
+    """Each brings a topic into being: one heartbeat cannot use them all up."""
+    client, other = await connect(), await connect()
+    before = len(penstock.server.broker.topics)
+    names = [f"g{number}" for number in range(GROUPS_MAX + 1)]
+    assert len(await groups_after(penstock, client, *names)) == GROUPS_MAX
+    assert len(penstock.server.broker.topics) == before + GROUPS_MAX
+    assert "use another one" in logged(caplog)[0]
+    assert await groups_after(penstock, client, "g0", "another") == {"g0": ["a"]}
+    assert await groups_after(penstock, other, "another") == {"another": ["a"]}
+    await client.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": "g0"})
+    assert names[-1] in await groups_after(penstock, client, names[-1])  # there is room again
+
+
+async def test_a_heartbeat_brings_so_many_producer_groups(client, penstock):
+    producers = [{"groupName": f"p{number}"} for number in range(GROUPS_MAX + 1)]
+    await groups_after(penstock, client, producerDataSet=producers)
+    answers = [
+        await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})
+        for group in (f"p{GROUPS_MAX - 1}", f"p{GROUPS_MAX}")
+    ]
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+
+
+# --- queue locks ------------------------------------------------------------------------------------------------------
+
+
+def queues_body(client_id, queues=range(2), group=GROUP, topic="orders", broker="penstock"):
+    found = [{"topic": topic, "queueId": number, "brokerName": broker} for number in queues]
+    return json.dumps({"consumerGroup": group, "clientId": client_id, "mqSet": found}).encode()
+
+
+async def locked(client, *args, **more):
+    """The queues that are granted."""
+    answer = await client.ask(RequestCode.LOCK_BATCH_MQ, {}, queues_body(*args, **more))
+    assert answer.code == ResponseCode.SUCCESS
+    return [queue["queueId"] for queue in json.loads(bytes(answer.body))["lockOKMQSet"]]
+
+
+async def unlock(client, *args, **more):
+    return (await client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, queues_body(*args, **more))).code
+
+
+async def test_locks_are_held_by_one_client(client, orders):
+    assert [await locked(client, name) for name in ("a", "b", "a")] == [[0, 1], [], [0, 1]]
+    await unlock(client, "b")
+    assert await locked(client, "b") == []
+    await unlock(client, "a")
+    assert await locked(client, "b") == [0, 1]
+
+
+async def test_a_lock_ends_after_a_minute_unless_it_is_taken_again(world):
+    await world.client.send("orders", b"x")
+    assert await locked(world.client, "a", [0, 1]) == [0, 1]
+    world.clock.advance(30_000)
+    assert await locked(world.client, "a", [0]) == [0]
+    world.clock.advance(30_000)
+    assert await locked(world.client, "b") == []  # a minute to the millisecond
+    world.clock.advance(1)
+    assert await locked(world.client, "b") == [1]
+    world.clock.advance(30_000)
+    assert await locked(world.client, "b") == [0, 1]
+    assert await locked(world.client, "a") == []
+
+
+async def test_each_group_has_locks_of_its_own(client, orders):
+    assert [await locked(client, "a", group=group) for group in ("one", "two")] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("client_id", ["", "a"])
+async def test_unlocking_what_nobody_holds_changes_nothing(client, orders, client_id):
+    assert await unlock(client, client_id) == ResponseCode.SUCCESS
+    assert await locked(client, "b") == [0, 1]
+    assert await unlock(client, client_id) == ResponseCode.SUCCESS
+    assert await locked(client, "c") == []
+
+
+async def test_who_has_no_client_id_holds_its_locks_like_others(client, orders):
+    assert [await locked(client, name) for name in ("", "b", "")] == [[0, 1], [], [0, 1]]
+
+
+async def test_only_queues_that_exist_can_be_locked(client, orders):
+    assert await locked(client, "a", [-1, *range(1_000)]) == [0, 1, 2, 3]
+    assert await locked(client, "a", topic="nowhere") == []
+    assert await locked(client, "b", broker="elsewhere") == []  # there is one broker
+
+
+async def test_so_many_queues_are_locked_at_once_and_those_can_be_taken_again(client, orders, monkeypatch, caplog):
+    monkeypatch.setattr(members, "LOCKS_MAX", 3)
+    assert await locked(client, "a", range(4)) == [0, 1, 2]
+    assert await locked(client, "b", range(4), group="other") == []
+    assert "queues are locked already" in logged(caplog)[0]
+    assert await locked(client, "a", range(3)) == [0, 1, 2]
+    await unlock(client, "a", [1])
+    assert await locked(client, "b", [0], group="other") == [0]

@@ -1,10 +1,12 @@
 """Reset by time and skip backlog, frame by frame: cluster and broadcast, online and offline."""
 
+import asyncio
 import json
 
 import pytest
 
 from penstock.core import events
+from penstock.gateway.rocketmq.reset import PULLS_SUFFICE_VERSION
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 
 GROUP = "readers"
@@ -99,6 +101,59 @@ async def test_s20_broadcast_needs_no_offset_and_every_instance_is_told(connect,
     assert len(confirmed) == 1
 
 
+async def test_s20_a_broadcast_group_that_is_away_is_reset_too_to_the_time(connect, orders, told, penstock):
+    """With offsets on the broker as well, from when it shared its messages: they do not count."""
+    operator, a = await connect(), await connect()
+    await commit(operator, 0, 3)
+    await join(a, "a", messageModel="BROADCASTING")
+    await a.close()
+    while penstock.server.broker.groups.find(GROUP):
+        await asyncio.sleep(0)
+    for queue in (0, 1):
+        answer = await reset(operator, timestamp=LATER, force=False, queueId=queue)
+        assert (answer.code, targets(answer)) == (0, {queue: 10})
+    assert await committed(operator, 0) == 3
+    assert [event.broadcast for event in told if isinstance(event, events.ResetAsked)] == [True, True]
+    assert not [event for event in told if isinstance(event, events.ResetTold)]
+    asked = {"topic": "orders", "group": GROUP}
+    answer = await operator.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, asked)
+    found = json.loads(bytes(answer.body))
+    assert found["consumerTable"] == {}
+    assert (found["reset"]["instances"], found["reset"]["away"]) == ([], ["a"])  # S25: named
+
+
+async def test_s20_a_broadcast_group_that_is_away_is_known_after_a_restart(world):
+    await world.client.send("orders", b"x")
+    reader = await world.connected()
+    await reader.heartbeat(GROUP, "a", 1, {"orders": "*"}, messageModel="BROADCASTING")
+    await reader.close()
+    await world.again()
+    assert targets(await reset(world.client, timestamp=0, force=False))[0] == 0
+    found = world.server.broker.resets.status(GROUP, "orders")
+    assert (found.broadcast, found.away) == (True, ["a"])
+
+
+async def test_the_status_of_a_group_that_is_away_and_was_never_reset(client, orders):
+    asked = {"topic": "orders", "group": GROUP}
+    answer = await client.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, asked)
+    assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
+
+
+async def test_s25_who_stays_silent_after_a_reset_is_an_event(world):
+    """The broker's chores tell of it, in their time."""
+    await world.client.send("orders", b"x")
+    reader, heard = await world.connected(), asyncio.Queue()
+    await reader.heartbeat(GROUP, "a", 1, {"orders": "*"}, messageModel="BROADCASTING")
+    world.server.broker.bus.listen(lambda event: heard.put_nowait(event))
+    await reset(world.client)
+    world.clock.advance(120_000)
+    async with asyncio.timeout(10):
+        while not isinstance(silent := await heard.get(), events.ResetSilent):
+            pass
+    assert (silent.client_id, silent.topic, silent.told) == ("a", "orders", True)
+    await reader.close()
+
+
 async def test_s23_skip_backlog_consumes_nothing_before_and_everything_after(connect, orders):
     operator, reader = await connect(), await connect()
     await join(reader, "a")
@@ -151,6 +206,43 @@ async def test_where_the_clients_are(connect, orders):
     assert silent.pushed.empty()
 
 
+async def test_a_client_of_5_0_hears_of_a_reset_by_its_pulls_and_at_once(client, connect, orders):
+    """Two requests in a row keep such a client from hearing any answer: it would leave, and come as two."""
+    operator = await connect()
+    await join(client, "a", release=PULLS_SUFFICE_VERSION)
+    await commit(client, 0, 10)
+    for target in (0, 5):
+        waiting = client.pull(GROUP, "orders", 0, 10, 1, wait_ms=30_000)
+        elsewhere = client.pull(GROUP, "orders", 3, 0, 1, wait_ms=30_000)
+        await reset(operator, queueId=0, offset=target)
+        assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
+        assert await pull(client, 0, 10) == (MOVED, target)
+        assert not elsewhere.done()
+        await pull(client, 0, target)
+    assert client.pushed.empty()
+
+
+async def test_an_older_client_is_told_once_while_it_sleeps_over_it(client, connect, orders):
+    operator = await connect()
+    await join(client, "a")
+    await commit(client, 0, 10)
+    for target in (0, 5):
+        await reset(operator, queueId=0, offset=target)
+    assert (await client.pushed.get()).code == RESET
+    assert await pull(client, 0, 0) == (MOVED, 5)
+    assert client.pushed.empty()
+
+
+async def test_it_is_told_again_when_it_has_slept(client, connect, orders, monkeypatch):
+    monkeypatch.setattr("penstock.gateway.rocketmq.reset.ASLEEP_MS", 0)
+    operator = await connect()
+    await join(client, "a")
+    await commit(client, 0, 10)
+    for target in (0, 5):
+        await reset(operator, queueId=0, offset=target)
+        assert (await client.pushed.get()).code == RESET
+
+
 async def test_s25_who_has_confirmed_a_reset_can_be_asked_for(connect, orders, penstock):
     operator, a, b = await connect(), await connect(), await connect()
     for client, name in ((a, "a"), (b, "b")):
@@ -159,8 +251,9 @@ async def test_s25_who_has_confirmed_a_reset_can_be_asked_for(connect, orders, p
     for queue in (0, 1):  # one by one, and it is one reset all the same
         await reset(operator, queueId=queue, offset=5)
     await pull(a, 0, 5)
-    for client in (a, b):
-        assert [(await client.pushed.get()).code for _ in (0, 1)] == [RESET, RESET]
+    for client in (a, b):  # once: it sleeps over it, and its pulls tell it the rest
+        assert (await client.pushed.get()).code == RESET
+    assert await pull(b, 1, 10) == (MOVED, 5)
     waiting = operator.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "orders", "group": GROUP})
     for client in (a, b):
         client.answer(await client.pushed.get(), b'{"messageQueueTable":{}}')

@@ -86,18 +86,18 @@ def rocketmq_router(
     )
     consume = _consume(broker, clock, rules, records, house)
     parts = (
-        Names(topics, house, auto_create),
+        Names(topics, house, broker.notes, auto_create),
         produce,
         stages,
         transactions,
         Reply(topics, members, house, clock),
         consume,
-        Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers),
+        Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers, broker.config.broker.young_bytes),
         members,
         Retry(topics, records, broker.publisher, rules, broker.traffic),
-        Reset(topics, broker.fetcher, groups, offsets, resets),
+        Reset(topics, broker.fetcher, groups, offsets, resets, clock),
         Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in, records.messages)),
-        Admin(topics, broker.fetcher, groups, offsets, members, house, broker.minutes, broker.traffic, clock, records),
+        Admin(broker, members, house, clock, records, rules),
         Figures(broker.config, house, broker.physician, broker.traffic, broker.minutes, clock.now_ms()),
         Relay(groups, records),
         GroupAdmin(broker.group_settings, rules, topics, groups, offsets),

@@ -3,13 +3,11 @@
 import msgspec
 
 from penstock.clock import Clock
-from penstock.core.fetch import Fetcher
-from penstock.core.groups import Group, Groups
-from penstock.core.minutes import Minutes
-from penstock.core.offsets import Offsets
-from penstock.core.topics import Topic, Topics, TopicSettings
-from penstock.core.traffic import Traffic
+from penstock.core.broker import Broker
+from penstock.core.groups import Group
+from penstock.core.topics import Topic, TopicSettings
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import BROKER, House
 from penstock.gateway.rocketmq.later import Later
 from penstock.gateway.rocketmq.members import Client, Members
@@ -54,21 +52,13 @@ class _Clone(msgspec.Struct):
 
 class Admin:
     def __init__(
-        self,
-        topics: Topics,
-        fetcher: Fetcher,
-        groups: Groups,
-        offsets: Offsets,
-        members: Members,
-        house: House,
-        minutes: Minutes,
-        traffic: Traffic,
-        clock: Clock,
-        records: Records,
+        self, broker: Broker, members: Members, house: House, clock: Clock, records: Records, rules: GroupRules
     ) -> None:
-        self._topics, self._fetcher, self._groups = topics, fetcher, groups
-        self._offsets, self._members, self._house, self._records = offsets, members, house, records
-        self._minutes, self._traffic, self._clock, self._later = minutes, traffic, clock, Later()
+        self._topics, self._fetcher, self._groups = broker.topics, broker.fetcher, broker.groups
+        self._offsets, self._readers = broker.offsets, broker.readers
+        self._minutes, self._traffic = broker.minutes, broker.traffic
+        self._members, self._house, self._records, self._rules = members, house, records, rules
+        self._clock, self._later = clock, Later()
 
     def routes(self) -> Routes:
         monitor, admin = Action.MONITOR, Action.ADMIN
@@ -193,11 +183,12 @@ class Admin:
             "brokerOffset": bounds.max_offset,
             "consumerOffset": offset,
             "lastTimestamp": max(self._fetcher.time_ms_of(topic.queue(index), offset - 1), 0),
-            "pullOffset": offset,
+            "pullOffset": max(offset, self._readers.of(group, topic.name, index).asked),  # handed out up to here
         }
 
     def clone_offsets(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Clone, frame)
+        self._rules.of(asked.destGroup)  # raises when there is no such group
         for name in [asked.topic] if asked.topic else self._offsets.topics_of(asked.srcGroup):
             for queue, offset in self._offsets.of(asked.srcGroup, name).items():
                 self._offsets.commit(asked.destGroup, name, queue, offset)

@@ -339,6 +339,11 @@ class Connection(asyncio.BufferedProtocol):
             frame.body = memoryview(bytes(frame.body))  # the buffer is used again
             future.set_result(frame)
 
+    def end_waits(self, queues: set[int]) -> None:
+        """Answer the pulls that wait at these queues, so that the client asks anew."""
+        for wait in [wait for wait in self.parked if wait.queue in queues]:
+            wait.end()
+
     def notify_members_changed(self, group: str) -> None:
         self.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 

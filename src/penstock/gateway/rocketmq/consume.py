@@ -41,7 +41,7 @@ BYTES_DEFAULT, BYTES_MAX, MESSAGES_MAX = 256 * 1024, 8 * 1024 * 1024, 100_000
 SUSPEND_MS_MAX = 60_000
 ITS_OWN = PullFlag.SUBSCRIPTION  # it says itself what it wants
 EMPTY_BODIES_VERSION = 413  # 5.0: Java's older consumers break over an empty body, and stand still
-STRETCH_MESSAGES, STRETCH_BYTES = 256, 1024 * 1024  # what a SQL filter looks at per pull
+STRETCH_BYTES = 1024 * 1024  # that a SQL filter looks at per pull, at most
 
 
 FOUND = "FOUND"
@@ -78,6 +78,7 @@ class Consume:
         self._rules, self._traffic, self._readers = rules, traffic, readers
         self._records, self._house = records, house
         self._reading: set[asyncio.Task[None]] = set()
+        self._filtering = asyncio.Lock()
 
     def routes(self) -> Routes:
         route = Route(self.pull, Action.CONSUME, "topic")
@@ -94,7 +95,7 @@ class Consume:
             why = f"topic {topic.name!r} has queues 0 to {topic.read_queues - 1} to read, not {asked.queueId}"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
         group, name, queue = asked.consumerGroup, asked.topic, asked.queueId
-        self._readers.at(group, name, queue, connection)
+        self._readers.at(group, name, queue, connection, asked.queueOffset)
         filtered = self._wanted(asked, connection)
         if asked.sysFlag & PullFlag.COMMIT and self._resets.counts(group, name, queue, asked.commitOffset):
             self._offsets.commit(group, name, queue, asked.commitOffset)
@@ -155,6 +156,8 @@ class Consume:
             call.connection.reply(call.frame, ResponseCode.FLOW_CONTROL, why)
         elif self._fetcher.holds_others(queue, MINE):
             self._later(call, self._read_mixed(call, bounds, may_wait))
+        elif call.wanted.sql is not None:
+            self._aside(call, self._read_filtered(call))
         elif call.wanted is not ALL or not self._read_all(call):
             self._read_some(call, bounds)
 
@@ -174,7 +177,7 @@ class Consume:
         """What is wanted of the messages there, wherever they are."""
         count, size = call.limits
         if call.wanted.sql is not None:
-            count, size = STRETCH_MESSAGES, STRETCH_BYTES
+            count, size = call.wanted.stretch, STRETCH_BYTES
         plan = self._fetcher.plan(call.queue, call.asked.queueOffset, count, size, call.wanted.tags)
         plan.together = call.wanted.sql is None
         batch = self._fetcher.load_now(plan)
@@ -185,19 +188,37 @@ class Consume:
 
     def _later(self, call: "_Call", work: Coroutine[None, None, None]) -> None:
         """What is not in memory as it goes out is got on the side."""
+        connection, size_bytes = call.connection, call.bytes_max
 
+        def done(_: asyncio.Task[None]) -> None:
+            connection.reading_bytes -= size_bytes
+
+        connection.reading_bytes += size_bytes
+        self._aside(call, work).add_done_callback(done)
+
+    def _aside(self, call: "_Call", work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         async def done() -> None:
             try:
                 await work
             except (PenstockError, OSError) as error:
                 refuse(call.connection, call.frame, error)
-            finally:
-                call.connection.reading_bytes -= call.bytes_max
 
-        call.connection.reading_bytes += call.bytes_max
         task = asyncio.ensure_future(done())
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+        return task
+
+    async def _read_filtered(self, call: "_Call") -> None:
+        """With a SQL filter: one pull after the other, each in a turn of the loop of its own. Many may come in one
+        read, and each takes milliseconds, for which others would wait.
+        """
+        async with self._filtering:
+            await asyncio.sleep(0)
+            bounds = self._fetcher.bounds(call.queue)
+            if call.asked.queueOffset < bounds.min_offset:  # meanwhile
+                self._moved(call, bounds)
+            else:
+                self._read_some(call, bounds)
 
     async def _read_slices(self, call: "_Call", found: Later) -> None:
         answer = await asyncio.to_thread(found.behind, b"", True)

@@ -1,7 +1,8 @@
 """What a consumer wants of a topic: everything, certain tags, or what a SQL expression selects.
 
 Tags are matched by their hashes, in the queue's table; the client looks again. A SQL expression is compiled once and
-asked for every message that a pull comes upon, over the message's properties.
+asked for every message that a pull comes upon, over the message's properties: so that this takes no longer with a long
+expression, a pull looks at fewer messages then.
 """
 
 from functools import lru_cache
@@ -18,14 +19,18 @@ from penstock.wire.rocketmq.sql92 import Filter, SqlError, compiled
 
 TAG, SQL = "TAG", "SQL92"
 
-_compiled = lru_cache(maxsize=256)(compiled)  # an expression may have 10,000 characters
+TAGS_CHARS_MAX = 65_536  # of an expression like `A || B`
+STRETCH_MESSAGES, STRETCH_MESSAGES_MIN = 256, 16  # that a SQL filter looks at per pull
+STRETCH_CHARS = 65_536  # of the expression, once for each of them: some milliseconds
+_KEPT = 256  # expressions that need not be read again
 
 
 class Wanted(NamedTuple):
-    """`tags` are hashes, empty for all."""
+    """`tags` are hashes, empty for all; a SQL filter looks at so many messages per pull."""
 
     tags: Tags = frozenset()
     sql: Filter | None = None
+    stretch: int = 0
 
     @property
     def keep(self) -> Keep | None:
@@ -45,23 +50,48 @@ class Wanted(NamedTuple):
 ALL = Wanted()
 
 
+def stretch_of(expression: str) -> int:
+    """How many messages a pull with this SQL filter looks at."""
+    return max(STRETCH_MESSAGES_MIN, min(STRETCH_MESSAGES, STRETCH_CHARS // max(len(expression), 1)))
+
+
 def wanted(
     kind: str | None, expression: str, otherwise: ResponseCode = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 ) -> Wanted:
     """What an expression asks for; refused with the code `otherwise` when it cannot be understood."""
     if not kind or kind == TAG:
-        tags = hashes_of(expression)
-        return Wanted(tags) if tags else ALL
+        return _tagged(expression)
     if kind != SQL:
         raise Refused(otherwise, f"filters of type {kind[:40]!r} are not known: use {TAG} or {SQL}")
-    try:
-        return Wanted(sql=_compiled(expression))
-    except SqlError as error:
-        raise Refused(otherwise, f"the filter {expression[:200]!r} cannot be used: {error}") from None
+    found = _compiled(expression)
+    if isinstance(found, SqlError):
+        raise Refused(otherwise, f"the filter {expression[:200]!r} cannot be used: {found}")
+    return Wanted(sql=found, stretch=stretch_of(expression))
 
 
-def hashes_of(expression: str) -> Tags:
-    """The tag hashes that an expression like `A || B` asks for; empty for all."""
+def _tagged(expression: str) -> Wanted:
     if expression in ("", "*"):
-        return frozenset()
+        return ALL
+    if len(expression) > TAGS_CHARS_MAX:
+        why = f"a subscription of {len(expression)} characters: at most {TAGS_CHARS_MAX} are taken, use fewer tags"
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, why)
+    tags = _hashes_of(expression)
+    if not tags:
+        why = f"there is no tag in the subscription {expression[:200]!r}: write * for all messages"
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, why)
+    return Wanted(tags)
+
+
+@lru_cache(_KEPT)
+def _hashes_of(expression: str) -> Tags:
+    """The tag hashes that an expression like `A || B` asks for."""
     return frozenset(java_hash(tag.strip()) for tag in expression.split("||") if tag.strip())
+
+
+@lru_cache(_KEPT)
+def _compiled(expression: str) -> Filter | SqlError:
+    """What is wrong with it is kept as well: clients ask again and again."""
+    try:
+        return compiled(expression)
+    except SqlError as error:
+        return SqlError(str(error))  # without the frames that it came through

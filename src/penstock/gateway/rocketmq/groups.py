@@ -16,7 +16,7 @@ from penstock.core.topics import Topics, TopicSettings
 from penstock.errors import BadGroupSettings, BadTopicName
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.later import Later
-from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name
+from penstock.gateway.rocketmq.produce import RETRY_PREFIX, check_rocketmq_name, is_rocketmq_name
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ext_as
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
@@ -24,6 +24,7 @@ from penstock.wire.rocketmq.frame import Frame
 
 _OWN_PREFIX = "CID_RMQ_SYS_"
 _OWN = frozenset(("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONSAPI_OWNER"))
+GROUP_BYTES_MAX = 255  # of a name, as in RocketMQ
 _DEPTH_MAX = 16
 _REST = "rocketmq"  # the attribute with what is kept and shown
 _SHOWN = {"brokerId": 0, "consumeFromMinEnable": True, "whichBrokerWhenConsumeSlowly": 1}
@@ -65,21 +66,28 @@ class GroupRules:
         return self._settings.find(name) or (None if self._auto_create else False)
 
     def known(self, name: str) -> bool:
+        if not is_rocketmq_name(name, GROUP_BYTES_MAX):
+            return False
         own = name in _OWN or name.startswith(_OWN_PREFIX)
         return self._auto_create or own or name in self._settings or self._offsets.knows(name)
 
     def of(self, name: str) -> GroupSettings:
         """Raises when the group is not known and has to be."""
         if not self.known(name):
-            why = f"group {name!r} does not exist: create it (mqadmin updateSubGroup), or set auto_create_groups"
-            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, why)
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, _unknown(name))
         return self._settings.of(name)
 
     def check_consume(self, name: str) -> None:
         """Raises when the group is not known, or may not consume."""
-        if not self._auto_create:
-            self.of(name)
+        self.of(name)
         self._settings.check_consume(name)
+
+
+def _unknown(name: str) -> str:
+    if not is_rocketmq_name(name, GROUP_BYTES_MAX):
+        kinds = f"1 to {GROUP_BYTES_MAX} letters, digits, %, |, - and _"
+        return f"{name[:GROUP_BYTES_MAX]!r} cannot be a group: names of groups are {kinds}"
+    return f"group {name!r} does not exist: create it (mqadmin updateSubGroup), or set auto_create_groups"
 
 
 class GroupAdmin:

@@ -1,11 +1,19 @@
-"""Heartbeats and what follows from them: membership of groups, the consumer list, producers, queue locks."""
+"""Heartbeats and what follows from them: membership of groups, the consumer list, producers, queue locks.
+
+A heartbeat is always taken: a group in it that cannot be joined does not keep the others out, and is told of in the
+log, once for each connection.
+"""
+
+from typing import NamedTuple
 
 import msgspec
 
+from penstock import logs
 from penstock.clock import Clock
 from penstock.core.groups import Group, Groups, Heartbeat, Subscription
 from penstock.core.resets import Resets
 from penstock.core.topics import Topics, TopicSettings
+from penstock.errors import BadTopicName, PenstockError
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.filters import wanted
 from penstock.gateway.rocketmq.groups import GroupRules
@@ -16,7 +24,12 @@ from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
 
+log = logs.get(__name__)
+
+GROUPS_MAX = 1_000  # that a connection is in: each brings a topic for retries into being
+REASONS_MAX = 5  # that the log tells of one heartbeat
 LOCK_EXPIRY_MS = 60_000
+LOCKS_MAX = 100_000  # of all groups together
 
 
 class _Subscription(msgspec.Struct, rename="camel"):
@@ -70,6 +83,13 @@ class _Lock(msgspec.Struct, rename="camel"):
     mq_set: list[_Queue] = []
 
 
+class _Held(NamedTuple):
+    """A queue's lock."""
+
+    client_id: str
+    since_ms: int
+
+
 class Client(msgspec.Struct):
     """Who is at the other end of a connection, as its heartbeats say."""
 
@@ -87,7 +107,8 @@ class Members:
         self._clients: dict[str, Connection] = {}  # producers by client id: whoever was heard last
         self._client_ids: dict[Connection, str] = {}
         self.facts: dict[Connection, Client] = {}
-        self._locks: dict[tuple[str, _Queue], tuple[str, int]] = {}
+        self._warned: set[Connection] = set()
+        self._locks: dict[tuple[str, str, int], _Held] = {}  # by group, topic and queue; the oldest first
 
     def routes(self) -> Routes:
         return {
@@ -102,6 +123,7 @@ class Members:
     def lost(self, connection: Connection) -> None:
         """A connection is gone: so are its memberships."""
         self.facts.pop(connection, None)
+        self._warned.discard(connection)
         self._groups.lost(connection)
         self._resets.lost(connection)
         for name in [name for name, there in self.producers.items() if connection in there]:
@@ -145,21 +167,57 @@ class Members:
         if beat.producerDataSet:
             self._know_client(beat.clientID, connection)
         self.facts[connection] = Client(beat.clientID, frame.language, frame.version, self._clock.now_ms())
-        for producer in beat.producerDataSet:
+        for producer in beat.producerDataSet[:GROUPS_MAX]:
             self.producers.setdefault(producer.group_name, {})[connection] = beat.clientID
+        reasons: list[str] = []
         for consumer in beat.consumerDataSet:
-            if not self._rules.known(consumer.group_name):
-                continue  # its pulls are told
-            self._make_retry_topic(consumer.group_name)
+            try:
+                self._check_may_join(consumer.group_name, connection)
+            except PenstockError as error:  # its pulls are told
+                reasons.append(str(error))
+                continue
+            reasons += self._make_retry_topic(consumer.group_name)
             self._groups.heartbeat(connection, _heartbeat(beat.clientID, consumer, frame))
+        if reasons:
+            self._warn(connection, beat.clientID, reasons)
         connection.reply(frame, ResponseCode.SUCCESS)
 
-    def _make_retry_topic(self, group: str) -> None:
-        """Clients look for it as soon as they are in a group."""
+    def _check_may_join(self, group: str, connection: Connection) -> None:
+        """Raises when the group has to be set first, has a wrong name, or is one too many."""
+        self._rules.of(group)
+        try:
+            check_rocketmq_name(RETRY_PREFIX + group)
+        except BadTopicName as error:
+            why = f"group {group!r} is left out, its retry topic would have a wrong name: {error}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, why) from None
+        groups = self._groups.of_line(connection)
+        if len(groups) >= GROUPS_MAX and group not in groups:
+            why = f"group {group!r} is left out, its connection is in {GROUPS_MAX} groups already: use another one"
+            raise Refused(ResponseCode.SYSTEM_ERROR, why)
+
+    def _make_retry_topic(self, group: str) -> list[str]:
+        """Clients look for it as soon as they are in a group. What kept it from being made: a group can consume without
+        it, and the next heartbeat tries again.
+        """
         name, queues = RETRY_PREFIX + group, self._rules.of(group).retry_queues
-        if self._topics.find(name) is None and queues:
-            check_rocketmq_name(name)
-            self._topics.create_now(name, TopicSettings(write_queues=queues))
+        if queues and self._topics.find(name) is None:
+            try:
+                self._topics.create_now(name, TopicSettings(write_queues=queues))
+            except PenstockError as error:
+                return [f"group {group!r} has no retry topic: {error}"]
+        return []
+
+    def _warn(self, connection: Connection, client_id: str, reasons: list[str]) -> None:
+        """Heartbeats come again and again: the first of a connection that has something wrong is told of."""
+        if connection not in self._warned:
+            self._warned.add(connection)
+            log.warning(
+                "a request was not done in full",
+                client_id=client_id,
+                address=connection.address,
+                reasons=len(reasons),
+                why="; ".join(reasons[:REASONS_MAX]),
+            )
 
     def unregister(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Unregister, frame)
@@ -190,21 +248,42 @@ class Members:
     # --- queue locks, for orderly consumers ---------------------------------------------------------------------------
 
     def lock(self, frame: Frame, connection: Connection) -> None:
-        asked, now_ms = body_as(_Lock, frame), self._clock.now_ms()
-        granted = []
-        for queue in asked.mq_set:
-            key = (asked.consumer_group, queue)
-            holder, since_ms = self._locks.get(key, ("", 0))
-            if holder in ("", asked.client_id) or now_ms - since_ms > LOCK_EXPIRY_MS:
-                self._locks[key] = (asked.client_id, now_ms)
-                granted.append(queue)
+        asked, now_ms = body_as(_Lock, frame), self._clock.monotonic_ms()
+        self._expire_locks(now_ms)
+        granted = [queue for queue in asked.mq_set if self._locked(asked, queue, now_ms)]
+        if len(granted) < len(asked.mq_set) and len(self._locks) >= LOCKS_MAX:
+            self._warn(connection, asked.client_id, [f"{LOCKS_MAX} queues are locked already, no more can be"])
         connection.reply(frame, ResponseCode.SUCCESS, body=msgspec.json.encode({"lockOKMQSet": granted}))
+
+    def _locked(self, asked: _Lock, queue: _Queue, now_ms: int) -> bool:
+        """Whether the client has the queue from now on. Only queues that exist can be had."""
+        key = (asked.consumer_group, queue.topic, queue.queue_id)
+        held = self._locks.get(key)
+        if held is not None and held.client_id != asked.client_id:
+            return False
+        if held is None and (len(self._locks) >= LOCKS_MAX or not self._exists(queue)):
+            return False
+        self._locks.pop(key, None)  # to stand behind all others
+        self._locks[key] = _Held(asked.client_id, now_ms)
+        return True
+
+    def _exists(self, queue: _Queue) -> bool:
+        topic = self._topics.find(queue.topic)
+        return topic is not None and 0 <= queue.queue_id < topic.queue_count
+
+    def _expire_locks(self, now_ms: int) -> None:
+        while self._locks:
+            key, held = next(iter(self._locks.items()))
+            if now_ms - held.since_ms <= LOCK_EXPIRY_MS:
+                return
+            del self._locks[key]
 
     def unlock(self, frame: Frame, connection: Connection) -> None:
         asked = body_as(_Lock, frame)
         for queue in asked.mq_set:
-            key = (asked.consumer_group, queue)
-            if self._locks.get(key, ("", 0))[0] == asked.client_id:
+            key = (asked.consumer_group, queue.topic, queue.queue_id)
+            held = self._locks.get(key)
+            if held is not None and held.client_id == asked.client_id:
                 del self._locks[key]
         connection.reply(frame, ResponseCode.SUCCESS)
 

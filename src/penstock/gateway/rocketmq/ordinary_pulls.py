@@ -87,8 +87,8 @@ class OrdinaryPulls:
 
     def _note(self, asked: Asked, connection: Connection) -> None:
         """Where the consumer is, and how far."""
-        _, _, _, group, name, index, _, _, _, flags, commit, _, _ = asked
-        self._readers.at(group, name, index, connection)
+        _, _, _, group, name, index, offset, _, _, flags, commit, _, _ = asked
+        self._readers.at(group, name, index, connection, offset)
         if flags & _COMMIT:
             self._offsets.commit(group, name, index, commit)
 

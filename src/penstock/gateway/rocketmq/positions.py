@@ -33,10 +33,17 @@ class _At(msgspec.Struct):
 
 class Positions:
     def __init__(
-        self, topics: Topics, fetcher: Fetcher, offsets: Offsets, resets: Resets, rules: GroupRules, readers: Readers
+        self,
+        topics: Topics,
+        fetcher: Fetcher,
+        offsets: Offsets,
+        resets: Resets,
+        rules: GroupRules,
+        readers: Readers,
+        young_bytes: int,
     ) -> None:
         self._topics, self._fetcher, self._offsets, self._resets = topics, fetcher, offsets, resets
-        self._rules, self._readers = rules, readers
+        self._rules, self._readers, self._young_bytes = rules, readers, young_bytes
 
     def routes(self) -> Routes:
         return {
@@ -49,32 +56,34 @@ class Positions:
         }
 
     def query(self, frame: Frame, connection: Connection) -> None:
-        """Without a committed offset: 0 while the queue still begins there, so that a new group on a young topic misses
-        nothing.
+        """Without a committed offset: 0 while the queue still begins there and is young, so that a new group on a new
+        topic misses nothing.
         """
         asked = ext_as(_Of, frame)
         offset = self._offsets.find(asked.consumerGroup, asked.topic, asked.queueId)
-        if offset < 0 and asked.setZeroIfNotFound and self._begins_at_zero(asked):
+        if offset < 0 and asked.setZeroIfNotFound and self._is_young(asked):
             offset = 0
         if offset < 0:
             why = f"group {asked.consumerGroup!r} has no offset in queue {asked.queueId} of topic {asked.topic!r}"
             raise Refused(ResponseCode.QUERY_NOT_FOUND, why)
         connection.reply(frame, ResponseCode.SUCCESS, ext={"offset": str(offset)})
 
-    def _begins_at_zero(self, asked: _Of) -> bool:
+    def _is_young(self, asked: _Of) -> bool:
         topic = self._topics.find(asked.topic)
         if topic is None or not 0 <= asked.queueId < topic.queue_count:
-            return True
-        return self._fetcher.bounds(topic.queue(asked.queueId)).min_offset == 0
+            return False
+        queue = topic.queue(asked.queueId)
+        grown_bytes = self._fetcher.log_bytes_since(queue, 0)
+        return self._fetcher.bounds(queue).min_offset == 0 and grown_bytes <= self._young_bytes
 
     def update(self, frame: Frame, connection: Connection) -> None:
+        """Only of what there is: an offset is kept for as long as its topic."""
         asked = ext_as(_Of, frame)
         self._rules.of(asked.consumerGroup)  # raises when there is no such group
+        self._topics.get(asked.topic).queue(asked.queueId)  # or no such topic, or queue
         if self._resets.counts(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset):
             self._offsets.commit(asked.consumerGroup, asked.topic, asked.queueId, asked.commitOffset)
-        topic = self._topics.find(asked.topic)
-        if topic is not None and 0 <= asked.queueId < topic.queue_count:
-            self._readers.at(asked.consumerGroup, asked.topic, asked.queueId, connection)
+        self._readers.at(asked.consumerGroup, asked.topic, asked.queueId, connection)
         connection.reply(frame, ResponseCode.SUCCESS)
 
     def _bounds(self, asked: _At) -> Bounds:

@@ -3,14 +3,21 @@ are.
 
 The answer to 222 comes at once. Java sleeps ten seconds over a 220 and its tools wait five for an answer, so nothing
 here waits for a client, except 223, which asks them, and also tells who has confirmed the last reset.
+
+A 220 is for those who need one: instances that keep their offsets themselves, and clients from before 5.0. Java's newer
+ones sleep over it in the threads that hand out all answers, as many as there are cores: two in a row, and the client
+gives up its connection, comes with another, and counts as two. Their next pull tells them, sooner, and a pull that
+waits is ended for that.
 """
 
 import asyncio
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from penstock.clock import Clock
 from penstock.core.fetch import Fetcher
-from penstock.core.groups import Group, Groups
+from penstock.core.groups import Group, Groups, Member
 from penstock.core.offsets import Offsets
 from penstock.core.resets import Resets, target_offset
 from penstock.core.topics import Topics
@@ -24,6 +31,8 @@ from penstock.wire.rocketmq.frame import Frame
 
 STATUS_TIMEOUT_MS = 4_000
 NOW = -1  # the time that stands for "skip everything there is"
+PULLS_SUFFICE_VERSION = 413  # 5.0
+ASLEEP_MS = 15_000  # over a 220: meanwhile its pulls tell a client the rest
 
 
 class _Reset(msgspec.Struct):
@@ -42,9 +51,12 @@ class _Status(msgspec.Struct):
 
 
 class Reset:
-    def __init__(self, topics: Topics, fetcher: Fetcher, groups: Groups, offsets: Offsets, resets: Resets) -> None:
+    def __init__(
+        self, topics: Topics, fetcher: Fetcher, groups: Groups, offsets: Offsets, resets: Resets, clock: Clock
+    ) -> None:
         self._topics, self._fetcher, self._groups = topics, fetcher, groups
-        self._offsets, self._resets = offsets, resets
+        self._offsets, self._resets, self._clock = offsets, resets, clock
+        self._asleep_until_ms: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
         self._busy: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -61,14 +73,30 @@ class Reset:
         body = with_table("offsetTable", [(QueueName(BROKER, q, asked.topic), offset) for q, offset in targets.items()])
         ext = {"topic": asked.topic, "group": asked.group, "timestamp": str(asked.timestamp)}
         ext["isForce"] = "true" if asked.isForce else "false"
-        for line in group.members if group else ():
-            if isinstance(line, Connection):
+        topic = self._topics.get(asked.topic)
+        queues = {topic.queue(index) for index in targets}
+        for line, member in group.members.items() if group else ():
+            if not isinstance(line, Connection):
+                continue
+            if group and self._needs_telling(line, member, group):
                 line.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body)
+            else:
+                line.end_waits(queues)
         connection.reply(frame, ResponseCode.SUCCESS, body=body)
+
+    def _needs_telling(self, line: Connection, member: Member, group: Group) -> bool:
+        """Whether an instance gets a 220; else its pulls tell it."""
+        if member.version >= PULLS_SUFFICE_VERSION and not group.broadcast:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if self._asleep_until_ms.get(line, 0) > now_ms:
+            return False
+        self._asleep_until_ms[line] = now_ms + ASLEEP_MS
+        return True
 
     def _targets(self, asked: _Reset, group: Group | None) -> dict[int, int]:
         topic = self._topics.get(asked.topic)
-        broadcast = group is not None and group.broadcast
+        broadcast = self._resets.is_broadcast(asked.group, group)
         queues = range(topic.write_queues) if asked.queueId < 0 else (asked.queueId,)
         targets = {}
         for index in queues:
@@ -86,18 +114,18 @@ class Reset:
     def status(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Status, frame)
         group = self._groups.find(asked.group)
-        if group is None:
+        if group is None and self._resets.status(asked.group, asked.topic) is None:
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {asked.group!r} is connected")
         task = asyncio.ensure_future(self._ask_all(asked, group, frame, connection))
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
 
-    async def _ask_all(self, asked: _Status, group: Group, frame: Frame, connection: Connection) -> None:
+    async def _ask_all(self, asked: _Status, group: Group | None, frame: Frame, connection: Connection) -> None:
         """Each client's own table, relayed as it wrote it."""
         ext = {"topic": asked.topic, "group": asked.group}
         lines = [
             (member.client_id, line)
-            for line, member in group.members.items()
+            for line, member in (group.members.items() if group else ())
             if isinstance(line, Connection) and asked.clientAddr in (None, "", member.client_id, line.address)
         ]
         calls = [
@@ -113,7 +141,7 @@ class Reset:
         connection.reply(frame, ResponseCode.SUCCESS, body=body)
 
     def _last(self, asked: _Status) -> bytes:
-        """The group's last reset and who has confirmed it: more than RocketMQ tells, which its tools leave alone."""
+        """The group's last reset, who has confirmed it, who was away: more than RocketMQ tells; its tools leave it."""
         status = self._resets.status(asked.group, asked.topic)
         if status is None:
             return b""
@@ -128,7 +156,7 @@ class Reset:
         ]
         targets = {str(queue): offset for queue, offset in status.targets.items()}
         head = {"askedMs": status.asked_ms, "targets": targets, "broadcast": status.broadcast}
-        return b',"reset":' + msgspec.json.encode({**head, "instances": instances})
+        return b',"reset":' + msgspec.json.encode({**head, "instances": instances, "away": status.away})
 
 
 def _table_in(body: bytes) -> bytes:
