@@ -10,7 +10,8 @@ which versions.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import msgspec
@@ -123,7 +124,7 @@ class Groups:
     def find(self, name: str) -> Group | None:
         return self._groups.get(name)
 
-    def of_line(self, line: Line) -> Set[str]:
+    def of_line(self, line: Line) -> AbstractSet[str]:
         """The groups that a connection is in, as they come and go."""
         return self._of_line.get(line, frozenset())
 

@@ -24,6 +24,7 @@ EXT = {
     "k": "false",
     "m": "false",
 }
+NO_MEANING = 4
 SENDS = [
     {"e": number % 3, "f": number % 2, "h": -number, "i": f"TAGS\x01t{number}\x02KEYS\x01k\x02"[: 4 * number]}
     for number in range(9)
@@ -45,15 +46,15 @@ def taken(monkeypatch):
 
 
 async def sent(client, one_by_one):
-    """The answers to some sends; a name in other letters makes each of them odd, and means nothing."""
-    odd = {"ü": "1"} if one_by_one else {}
+    """The answers to some sends; a flag that means nothing makes each of them odd."""
+    flag = NO_MEANING if one_by_one else 0
     asked = [
-        client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, **own, **odd}, b"body %d" % number)
+        client.ask(RequestCode.SEND_MESSAGE_V2, {**EXT, **own}, b"body %d" % number, flag=flag)
         for number, own in enumerate(SENDS)
     ]
     batch = b"".join(in_batch(b"part %d" % number, f"TAGS\x01t{number}") for number in range(5))
     shared = {"e": 1, "m": "true", "i": "UNIQ_KEY\x01id\x02WAIT\x01true\x02empty\x01\x02"}
-    asked.append(client.ask(RequestCode.SEND_BATCH_MESSAGE, {**EXT, **shared, **odd}, batch))
+    asked.append(client.ask(RequestCode.SEND_BATCH_MESSAGE, {**EXT, **shared}, batch, flag=flag))
     return await asyncio.gather(*asked)
 
 
