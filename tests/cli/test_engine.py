@@ -153,13 +153,20 @@ def test_a_message_that_the_broker_refuses_is_named(run):
 
 
 def test_lines_go_in_and_come_out(run, topic):
-    code, out, err = run("produce", topic, given="one\ntwo\n\nthree")
+    code, out, err = run("produce", topic, given="one\ntwo\n \nthree")
     assert (code, out, err) == (0, "", "4 messages stored\n")
-    assert run("consume", topic, "-e") == (0, "one\ntwo\n\nthree\n", "")
+    assert run("consume", topic, "-e") == (0, "one\ntwo\n \nthree\n", "")
     assert run("consume", topic, "-n", "2") == (0, "one\ntwo\n", "")
     assert run("consume", topic, "-e", "--from", "3")[1] == "three\n"
     assert run("consume", topic, "-e", "--from", "latest")[1] == ""
-    assert run("consume", topic, "-e", "--from", "1h")[1] == "one\ntwo\n\nthree\n"
+    assert run("consume", topic, "-e", "--from", "1h")[1] == "one\ntwo\n \nthree\n"
+
+
+def test_an_empty_line_is_no_message(run, topic):
+    code, _, err = run("produce", topic, given="one\n\nthree")
+    assert code == 2
+    assert "message 2 could not be stored" in err
+    assert "the body is empty" in err
 
 
 def test_keys_tags_and_properties(run, topic):
