@@ -222,10 +222,15 @@ async def test_a_client_of_5_0_hears_of_a_reset_by_its_pulls_and_at_once(client,
     assert client.pushed.empty()
 
 
-async def test_an_older_client_is_told_once_while_it_sleeps_over_it(client, connect, orders):
-    operator = await connect()
+@pytest.fixture
+async def operator(client, connect, orders):
+    """Beside a client from before 5.0 that has consumed all of a queue."""
     await join(client, "a")
     await commit(client, 0, 10)
+    return await connect()
+
+
+async def test_an_older_client_is_told_once_while_it_sleeps_over_it(client, operator):
     for target in (0, 5):
         await reset(operator, queueId=0, offset=target)
     assert (await client.pushed.get()).code == RESET
@@ -233,11 +238,8 @@ async def test_an_older_client_is_told_once_while_it_sleeps_over_it(client, conn
     assert client.pushed.empty()
 
 
-async def test_it_is_told_again_when_it_has_slept(client, connect, orders, monkeypatch):
+async def test_it_is_told_again_when_it_has_slept(client, operator, monkeypatch):
     monkeypatch.setattr("penstock.gateway.rocketmq.reset.ASLEEP_MS", 0)
-    operator = await connect()
-    await join(client, "a")
-    await commit(client, 0, 10)
     for target in (0, 5):
         await reset(operator, queueId=0, offset=target)
         assert (await client.pushed.get()).code == RESET

@@ -74,15 +74,18 @@ class Reset:
         ext = {"topic": asked.topic, "group": asked.group, "timestamp": str(asked.timestamp)}
         ext["isForce"] = "true" if asked.isForce else "false"
         topic = self._topics.get(asked.topic)
-        queues = {topic.queue(index) for index in targets}
-        for line, member in group.members.items() if group else ():
+        if group is not None:
+            self._tell(group, {topic.queue(index) for index in targets}, ext, body)
+        connection.reply(frame, ResponseCode.SUCCESS, body=body)
+
+    def _tell(self, group: Group, queues: set[int], ext: dict[str, str], body: bytes) -> None:
+        for line, member in group.members.items():
             if not isinstance(line, Connection):
                 continue
-            if group and self._needs_telling(line, member, group):
+            if self._needs_telling(line, member, group):
                 line.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body)
             else:
                 line.end_waits(queues)
-        connection.reply(frame, ResponseCode.SUCCESS, body=body)
 
     def _needs_telling(self, line: Connection, member: Member, group: Group) -> bool:
         """Whether an instance gets a 220; else its pulls tell it."""
