@@ -8,6 +8,7 @@ LOOPS = (
     "store/_filling",
     "store/_spans",
     "store/_syncing",
+    "gateway/rocketmq/_backlog",
     "spark/_columns",
     "wire/rocketmq/_pulls",
     "wire/rocketmq/_records",
@@ -23,7 +24,9 @@ setup(
             depends=[
                 "src/penstock/slots.h",
                 "src/penstock/stores.h",
+                "src/penstock/store/rows.h",
                 "src/penstock/wire/rocketmq/headers.h",
+                "src/penstock/wire/rocketmq/pulls.h",
                 "src/penstock/wire/rocketmq/tags.h",
             ],
             extra_compile_args=["-O2", "-fwrapv"],  # numbers that lie wrap, as numpy's do

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., object])
 
 MODULES = (
+    "penstock.gateway.rocketmq._backlog",
     "penstock.store._filling",
     "penstock.store._spans",
     "penstock.store._syncing",

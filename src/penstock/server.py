@@ -184,7 +184,8 @@ def _router(server: Server) -> Router:
     from penstock.gateway.pulsar.admin import MOUNTS
 
     mounts = dict.fromkeys(MOUNTS, server.pulsar.admin.answer)
-    return Router(server.broker.authorizer, server.broker.metrics, server.obstacle, mounts)
+    broker = server.broker
+    return Router(broker.authorizer, broker.metrics, server.obstacle, broker.loans.take_back, mounts)
 
 
 # --- the process ------------------------------------------------------------------------------------------------------

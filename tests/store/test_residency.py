@@ -1,9 +1,11 @@
 """What is in memory is asked for blocks of the log, and for a moment only once."""
 
-from penstock.store.residency import BLOCK_BYTES, KNOWN_MAX, KNOWN_MS, STRETCH_BLOCKS, Residency
+from penstock.store.residency import BLOCK_BYTES, KNOWN_MAX, KNOWN_MS, Residency
 from penstock.store.segments import Segment
 
 NOTHING = memoryview(bytes(4 * BLOCK_BYTES))
+
+LONG = 8  # blocks
 
 
 class Pages:
@@ -70,11 +72,11 @@ def test_what_is_remembered_has_a_bound():
 def test_a_stretch_goes_on_while_blocks_are_in_memory():
     pages, residency = Pages(0, 1, 3), Residency(lambda: 5_000)
     segment = Segment(0, pages)
-    assert residency.stretch(segment, 100) is None  # nobody has asked for it
+    assert residency.stretch(segment, 100, LONG) is None  # nobody has asked for it
     assert [residency.holds(segment, block * BLOCK_BYTES, 10) for block in range(4)] == [True, True, False, True]
-    assert residency.stretch(segment, 100) == (0, 2 * BLOCK_BYTES, 5_000 + KNOWN_MS)
-    assert residency.stretch(segment, 2 * BLOCK_BYTES) is None
-    assert residency.stretch(segment, 3 * BLOCK_BYTES + 7) == (3 * BLOCK_BYTES, 4 * BLOCK_BYTES, 5_000 + KNOWN_MS)
+    assert residency.stretch(segment, 100, LONG) == (0, 2 * BLOCK_BYTES, 5_000 + KNOWN_MS)
+    assert residency.stretch(segment, 2 * BLOCK_BYTES, LONG) is None
+    assert residency.stretch(segment, 3 * BLOCK_BYTES + 7, LONG) == (3 * BLOCK_BYTES, 4 * BLOCK_BYTES, 5_000 + KNOWN_MS)
 
 
 def test_a_stretch_is_asked_for_once_and_holds_as_long_as_its_oldest_block():
@@ -83,20 +85,20 @@ def test_a_stretch_is_asked_for_once_and_holds_as_long_as_its_oldest_block():
     assert residency.holds(segment, BLOCK_BYTES, 10)
     time.now_ms += 300
     assert residency.holds(segment, 0, 10)
-    assert residency.stretch(segment, 0) == (0, 2 * BLOCK_BYTES, time.now_ms - 300 + KNOWN_MS)
+    assert residency.stretch(segment, 0, LONG) == (0, 2 * BLOCK_BYTES, time.now_ms - 300 + KNOWN_MS)
     asked = pages.asked
-    assert residency.stretch(segment, BLOCK_BYTES - 1) is not None
+    assert residency.stretch(segment, BLOCK_BYTES - 1, LONG) is not None
     assert pages.asked == asked + 1  # the third block, which was not there
 
 
 def test_a_stretch_has_an_end():
     class Long(Pages):
         def map(self, writable: bool) -> memoryview:
-            return memoryview(bytes((STRETCH_BLOCKS + 4) * BLOCK_BYTES))
+            return memoryview(bytes((LONG + 4) * BLOCK_BYTES))
 
-    residency, segment = Residency(lambda: 0), Segment(0, Long(*range(STRETCH_BLOCKS + 4)))
+    residency, segment = Residency(lambda: 0), Segment(0, Long(*range(LONG + 4)))
     assert residency.holds(segment, BLOCK_BYTES, 10)
-    assert residency.stretch(segment, BLOCK_BYTES) == (BLOCK_BYTES, (1 + STRETCH_BLOCKS) * BLOCK_BYTES, KNOWN_MS)
+    assert residency.stretch(segment, BLOCK_BYTES, LONG) == (BLOCK_BYTES, (1 + LONG) * BLOCK_BYTES, KNOWN_MS)
 
 
 def test_a_stretch_of_which_something_was_forgotten_meanwhile_counts_for_no_time():
@@ -104,4 +106,4 @@ def test_a_stretch_of_which_something_was_forgotten_meanwhile_counts_for_no_time
     segment = Segment(0, Pages(0, 1))
     for one in (segment, *(Segment(number, Pages(0)) for number in range(1, KNOWN_MAX))):
         assert residency.holds(one, 0, 10)
-    assert residency.stretch(segment, 0) == (0, 2 * BLOCK_BYTES, 0)
+    assert residency.stretch(segment, 0, LONG) == (0, 2 * BLOCK_BYTES, 0)

@@ -22,6 +22,7 @@ from penstock.core.endings import Endings
 from penstock.core.fetch import Fetcher
 from penstock.core.group_settings import GroupsSettings
 from penstock.core.groups import Groups
+from penstock.core.loans import Loans
 from penstock.core.metrics import Metric
 from penstock.core.minutes import Minutes
 from penstock.core.namespaces import Namespaces
@@ -78,6 +79,9 @@ class Broker:
         self.store, self.progress = store, progress
         self.bus = events.Bus(settings.events_pending_max)
         self.turn = Turn()
+        self.loans = Loans()
+        store.before_reuse(self.loans.take_back)
+        self.bus.listen(self.loans.on_event)
         self.keeper = Keeper(store, clock, config.store, self.turn)
         self.waits = Waits(settings.waiters_max)
         self.topics = Topics(store, self.keeper, clock, self.bus, settings, config.store.durability)
@@ -174,6 +178,7 @@ class Broker:
     async def stop(self) -> None:
         """Drain, sync, leave the marker of a clean stop, give the folder back."""
         self._state = "stopping"
+        self.loans.close()
         if self._chores is not None:
             self._chores.cancel()
             with suppress(asyncio.CancelledError):

@@ -15,13 +15,13 @@ from penstock.core.events import Bus, DamageFound
 from penstock.core.waits import Waits
 from penstock.store.later import Later
 from penstock.store.plan import Batch, Damage, Plan
-from penstock.store.reading import Reading
+from penstock.store.reading import Ahead, Reading
 from penstock.store.spans import Part, Slices, joined
 from penstock.store.store import Bounds, Store
 
 # what a gateway gets in its hands
 __all__ = [
-    "Batch", "Bounds", "Fetcher", "Later", "Part", "Plan", "Reading", "Slices", "Tags",
+    "Ahead", "Batch", "Bounds", "Fetcher", "Later", "Part", "Plan", "Reading", "Slices", "Tags",
     "joined", "narrowed", "numbered",
 ]  # fmt: skip
 

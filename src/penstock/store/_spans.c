@@ -3,18 +3,8 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdint.h>
+#include "rows.h"
 #include <string.h>
-
-enum { ROW_BYTES = 48, BASE = 8, LENGTH = 32, COUNT = 36 }; /* where in a row: see ROW in rowfiles.py */
-
-static int64_t little(const unsigned char *at, int bytes)
-{
-    uint64_t value = 0;
-    for (int index = bytes - 1; index >= 0; index--)
-        value = value << 8 | at[index];
-    return bytes == 4 ? (int64_t)(int32_t)value : (int64_t)value;
-}
 
 struct found {
     int64_t rows, messages, size_bytes, next_offset, low, high;
@@ -27,12 +17,6 @@ static int add(PyObject *list, int64_t value)
     int failed = number == NULL || PyList_Append(list, number);
     Py_XDECREF(number);
     return failed;
-}
-
-/* Whether a row is known to begin with an offset; any does for -1. */
-static int begins_with(const unsigned char *row, int64_t offset)
-{
-    return offset < 0 || (little(row + BASE, 8) == offset && little(row + COUNT, 4) > 0);
 }
 
 /* The rows from `row` on. 1 when it was done, 0 when one of them is lost or the first is another one, -1 with an error

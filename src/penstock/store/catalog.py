@@ -6,7 +6,7 @@ message, costs the same one sync, and can stand in one group with messages: both
 plain dict. When too many rows are superseded, all facts are appended once more and the rows before them are trimmed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -15,6 +15,7 @@ from penstock.model import Entry
 
 CATALOG_QUEUE = 0
 ENCODING = 0
+FACTS_PER_ENTRY = 1_000
 
 Facts = Mapping[str, bytes | None]
 _decoder = msgspec.msgpack.Decoder(dict[str, bytes | None])
@@ -34,6 +35,20 @@ class FactEntry(Entry):
 def fact_entry(facts: Facts) -> FactEntry:
     data = msgspec.msgpack.encode(facts)
     return FactEntry(queue=CATALOG_QUEUE, length=len(data), data=data)
+
+
+def in_parts(facts: Mapping[str, bytes], bytes_max: int) -> Iterator[dict[str, bytes | None]]:
+    """Facts as they stand in entries: neither too many in one, nor too large together."""
+    part: dict[str, bytes | None] = {}
+    part_bytes = 0
+    for key, value in facts.items():
+        fact_bytes = len(key) + len(value)
+        if len(part) >= FACTS_PER_ENTRY or (part and part_bytes + fact_bytes > bytes_max):
+            yield part
+            part, part_bytes = {}, 0
+        part[key] = value
+        part_bytes += fact_bytes
+    yield part
 
 
 class Catalog:

@@ -21,7 +21,7 @@ from penstock.store.files import File
 from penstock.store.later import Later
 from penstock.store.log import Log
 from penstock.store.plan import Batch, Plan, neighbours, slices
-from penstock.store.residency import KNOWN_MS, Residency
+from penstock.store.residency import KNOWN_MS, LONG_BLOCKS, STRETCH_BLOCKS, Residency
 from penstock.store.rowfiles import Rows
 from penstock.store.spans import Slices, Spans, spans
 from penstock.store.table import QueueTable
@@ -99,13 +99,23 @@ class Reader:
 
     def easy_around(self, found: Slices) -> Easy:
         """How far from what `slices_now` has just found it stays as easy, and until when."""
-        _, base, places = found.parts[-1]
-        low, size = places[-2], self.segments.segment_bytes
-        number = base // size
+        return self._easy_around(found.parts[-1][2][-2], STRETCH_BLOCKS)
+
+    def easy_at(self, table: QueueTable, row: int) -> Easy:
+        """The same around what a row stands for, and further."""
+        position = int(table.rows(row, row + 1)["position"][0])
+        return self._easy_around(position, LONG_BLOCKS) if position >= 0 else NOWHERE_EASY
+
+    def _easy_around(self, low: int, blocks: int) -> Easy:
+        size = self.segments.segment_bytes
+        number = low // size
+        base = number * size
         if self._is_hot(low):
             first = max(base, self.trusted_from, self._log.end - self._hot_bytes)
             return Easy(first, base + size, number, base, self.now_ms() + KNOWN_MS)
-        stretch = self._residency.stretch(self.segments.get(number), low - base) if low >= self.trusted_from else None
+        if low < self.trusted_from:
+            return NOWHERE_EASY
+        stretch = self._residency.stretch(self.segments.get(number), low - base, blocks)
         if stretch is None:
             return NOWHERE_EASY
         begin, end, until_ms = stretch

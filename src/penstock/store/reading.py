@@ -8,10 +8,33 @@ out anew. No segment is kept by this: it is asked for by its number. Rows are re
 there: what was trimmed, moved or dropped meanwhile is seen.
 """
 
+from typing import NamedTuple
+
 from penstock.store.read import NOWHERE_EASY, SMALL_BYTES, Reader
 from penstock.store.rowfiles import ROW_BYTES
 from penstock.store.spans import Slices, spans
 from penstock.store.table import QueueTable
+
+AHEAD_ROWS_MIN = 256  # less is not worth the words
+AHEAD_PIECES_MAX = 64
+
+
+class Ahead(NamedTuple):
+    """What the next reads bring, for who reads without asking each time. Rows are numbered, and lie in pieces of equal
+    size; an offset's row is as far from `min_row` as it is from `min_offset`, when each row holds one message.
+    """
+
+    min_row: int
+    min_offset: int
+    max_offset: int
+    first_row: int
+    end_row: int
+    piece_rows: int
+    pieces: list[tuple[memoryview, int]]  # the memory that holds each, and where in it it begins
+    low: int  # between these positions of the log all is checked and in memory
+    high: int
+    view: memoryview  # of the segment that holds them
+    base: int  # where that begins in the log
 
 
 class Reading:
@@ -20,6 +43,7 @@ class Reading:
         self._reader, self._table, self._others = reader, table, ~encodings
         self._segments, self._now_ms = reader.segments, reader.now_ms
         self._easy = NOWHERE_EASY
+        self._behind = -1  # the offset behind what was read last
         self._rows, self._rows_at, self._first_row, self._end_row = memoryview(b""), 0, 0, 0  # a piece of the table
 
     def now(self, offset: int, messages_max: int, bytes_max: int) -> Slices | None:
@@ -40,8 +64,33 @@ class Reading:
         whole = used < end - row or messages >= messages_max or end == table.visible_row
         if low < easy.low or high > easy.high or size_bytes > SMALL_BYTES or not whole:
             return self._found_out(offset, messages_max, bytes_max)
+        self._behind = next_offset
         view = self._segments.get(easy.segment).view
         return Slices([(view, easy.base, places)], messages, size_bytes, next_offset, min_offset, max_offset)
+
+    def ahead(self) -> tuple[Ahead, int] | None:
+        """What comes behind the last read, and for how many milliseconds it holds; None when it is little or not easy.
+        It may be used until memory of tables is used again, and no longer: see `Store.before_reuse`.
+        """
+        table, offset = self._table, self._behind
+        row = table.likely_row(offset)
+        if offset < table.min_offset or row + AHEAD_ROWS_MIN > table.visible_row or table.encodings & self._others:
+            return None
+        easy = self._reader.easy_at(table, row)
+        lasts_ms = easy.until_ms - self._now_ms()
+        if lasts_ms <= 0:
+            return None
+        pieces, first_row, piece_rows = table.pieces_from(row, AHEAD_PIECES_MAX)
+        end_row = min(table.visible_row, first_row + len(pieces) * piece_rows)
+        view = self._segments.get(easy.segment).view
+        return Ahead(
+            table.min_row, table.min_offset, table.visible_offset, first_row, end_row, piece_rows, pieces,
+            easy.low, min(easy.high, easy.base + len(view)), view, easy.base,
+        ), lasts_ms  # fmt: skip
+
+    def went_on(self, offset: int) -> None:
+        """What `ahead` told of was read, up to there."""
+        self._behind = offset
 
     def is_at_the_end(self, offset: int) -> bool:
         """Whether what comes next will be there."""
@@ -53,6 +102,8 @@ class Reading:
             return None
         found = self._reader.slices_now(table, offset, messages_max, bytes_max)
         self._easy = NOWHERE_EASY if found is None else self._reader.easy_around(found)
+        if found is not None:
+            self._behind = found.next_offset
         if found is not None and self._easy is not NOWHERE_EASY:
             self._first_row = table.row_at_offset(found.next_offset - 1)  # the next read is likely in the same piece
             self._rows, self._rows_at, rows = table.place(self._first_row)

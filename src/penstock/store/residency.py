@@ -13,6 +13,7 @@ BLOCK_BYTES = 1 << 20
 KNOWN_MS = 1_000
 KNOWN_MAX = 4_096  # blocks
 STRETCH_BLOCKS = 8  # that a reader is told of at a time: 15 us each, when nobody has asked a moment ago
+LONG_BLOCKS = 32  # the same for one that is in a hurry
 
 
 class Residency:
@@ -30,7 +31,7 @@ class Residency:
                     return False
         return True
 
-    def stretch(self, segment: Segment, place: int) -> tuple[int, int, int] | None:
+    def stretch(self, segment: Segment, place: int, blocks: int) -> tuple[int, int, int] | None:
         """Around a place, with the blocks behind it as far as they are in memory, but not without end: where it begins,
         where it ends, and until when it counts as in memory. None when the place's own block was not asked about, all
         of it, a moment ago.
@@ -39,7 +40,7 @@ class Residency:
         if self._known.get((segment.number, first), 0) <= now_ms:
             return None
         end = first + 1
-        while end < first + STRETCH_BLOCKS and end * BLOCK_BYTES < len(segment.view):
+        while end < first + blocks and end * BLOCK_BYTES < len(segment.view):
             if not self._holds_block(segment, end, now_ms):
                 break
             end += 1

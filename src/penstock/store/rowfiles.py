@@ -8,6 +8,7 @@ The dtype is aligned on purpose: on a packed one `searchsorted` copies the whole
 """
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,7 @@ class RowFiles:
         self._views: list[memoryview] = []
         self._rows: list[Rows] = []
         self._free: list[int] = []
+        self.before_reuse: Callable[[], None] = lambda: None  # whoever may still read them lets go of them
         self._freed: list[int] = []  # still named by the last checkpoint: not to be overwritten before the next
 
     @property
@@ -113,6 +115,8 @@ class RowFiles:
         self._freed.extend(freed)
 
     def reuse(self, freed: list[int]) -> None:
+        if freed:
+            self.before_reuse()
         self._free.extend(freed)
 
     def place(self, slot: int) -> tuple[memoryview, int]:

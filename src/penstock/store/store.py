@@ -5,7 +5,7 @@ broker has `keeper.py` do them on the side. All calls come from one thread, the 
 named.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from penstock.errors import QueueNotFound, StoreClosed, StoreError
 from penstock.model import Durability, Entry
 from penstock.store import directory
 from penstock.store.append import Appender
-from penstock.store.catalog import CATALOG_QUEUE, Facts, fact_entry
+from penstock.store.catalog import CATALOG_QUEUE, Facts, fact_entry, in_parts
 from penstock.store.cleaner import Move, dead, worth_cleaning
 from penstock.store.commit import Commits, Then
 from penstock.store.files import Disk, write_whole
@@ -40,7 +40,6 @@ from penstock.store.table import QueueTable
 
 log = logs.get(__name__)
 
-FACTS_PER_ENTRY = 1_000
 FACTS_ENTRY_BYTES = 256 * KIB  # then another begins; one fact may be larger
 EVERY = -1  # encoding: all bits
 
@@ -107,6 +106,10 @@ class Store:
             disk.remove(MARKER)
         disk.sync_folder(".")  # before the first append: an old marker would hide what came after it
         return store
+
+    def before_reuse(self, let_go: Callable[[], None]) -> None:
+        """Call `let_go` before memory that rows lay in is used for others: whoever reads it elsewhere stops."""
+        self._files.before_reuse = let_go
 
     # --- queues and facts ---------------------------------------------------------------------------------------------
 
@@ -193,7 +196,7 @@ class Store:
             return
         row, offset = table.next_row, table.next_offset
         begins = {queue_key(CATALOG_QUEUE): pack_queue(QueueFact(Durability.SYNC, row, offset))}
-        parts = _in_parts({**self.catalog.all(), **begins}, min(FACTS_ENTRY_BYTES, self.entry_bytes_max // 2))
+        parts = in_parts({**self.catalog.all(), **begins}, min(FACTS_ENTRY_BYTES, self.entry_bytes_max // 2))
         try:
             self._appender.append([fact_entry(part) for part in parts], True)
         except StoreError as error:  # what the caller asked for has been done: the next change of a fact tries again
@@ -483,17 +486,3 @@ class Store:
 
 def _fact_of(table: QueueTable, durability: Durability | None = None) -> bytes:
     return pack_queue(QueueFact(durability or table.durability, table.min_row, table.min_offset))
-
-
-def _in_parts(facts: Mapping[str, bytes], bytes_max: int) -> Iterator[dict[str, bytes | None]]:
-    """Facts as they stand in entries: neither too many in one, nor too large together."""
-    part: dict[str, bytes | None] = {}
-    part_bytes = 0
-    for key, value in facts.items():
-        fact_bytes = len(key) + len(value)
-        if len(part) >= FACTS_PER_ENTRY or (part and part_bytes + fact_bytes > bytes_max):
-            yield part
-            part, part_bytes = {}, 0
-        part[key] = value
-        part_bytes += fact_bytes
-    yield part

@@ -223,6 +223,18 @@ class QueueTable:
         view, start = self._files.place(self.slots[number - self.first_piece])
         return view, start + inside * ROW_BYTES, self._files.piece_rows - inside
 
+    def pieces_from(self, row: int, pieces_max: int) -> tuple[list[tuple[memoryview, int]], int, int]:
+        """The memory of the piece that holds a row and of those behind it, and where in it each begins; the number of
+        the first row of the first, and how many rows each has.
+        """
+        size = self._files.piece_rows
+        first = row // size
+        end = min(-(-self.visible_row // size), first + pieces_max)
+        for number in self.unproved.intersection(range(first, end)):
+            self._prove(number)
+        slots = self.slots[first - self.first_piece : end - self.first_piece]
+        return [self._files.place(slot) for slot in slots], first * size, size
+
     def row_at_offset(self, offset: int) -> int:
         """The row that holds an offset, or the first behind it where it is lost; between min_row and next_row."""
         if offset <= self.min_offset:

@@ -67,11 +67,14 @@ class House:
     """The gateway, what it stands on, and callers to it."""
 
     def __init__(self, config: HttpConfig):
-        self.doorman, self.figures, self.obstacle = Doorman(), [], ""
-        self.router = Router(self.doorman, lambda: self.figures, lambda: self.obstacle)
+        self.doorman, self.figures, self.obstacle, self.settled = Doorman(), [], "", 0
+        self.router = Router(self.doorman, lambda: self.figures, lambda: self.obstacle, self.settle)
         self.gateway = http_gateway(self.router, config)
         self.stack = contextlib.AsyncExitStack()
         self.port = 0
+
+    def settle(self) -> None:
+        self.settled += 1
 
     async def call(self) -> Caller:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

@@ -34,7 +34,7 @@ class Route(NamedTuple):
 
 class Router:
     """Answers requests. `obstacle` says why the broker is not ready, or nothing when it is. `mounts` serve all paths
-    that begin with their name.
+    that begin with their name. Before anything is answered, `settle` is called: what is asked for is up to date.
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class Router:
         authorizer: Authorizer,
         metrics: Callable[[], Iterable[Metric]],
         obstacle: Callable[[], str],
+        settle: Callable[[], None],
         mounts: Mapping[str, Handler] | None = None,
     ) -> None:
-        self._authorizer, self._metrics, self._obstacle = authorizer, metrics, obstacle
+        self._authorizer, self._metrics, self._obstacle, self._settle = authorizer, metrics, obstacle, settle
         self._mounts = mounts or {}
         self._routes = by_path(
             Route("GET", "/healthz", self.healthz, needs=Action.MONITOR),
@@ -55,6 +56,7 @@ class Router:
     async def answer(self, request: Request) -> Reply:
         """Always a reply: whatever goes wrong in a handler is logged here and told as a status."""
         try:
+            self._settle()
             return await self._dispatched(request)
         except PenstockError as error:
             return refusal(_status_of(error), str(error))

@@ -5,7 +5,7 @@ collide.
     routes.py      which code does what, and which action that needs; errors to codes
     names.py       what a name server is asked: routes, clusters, topic lists
     produce.py     sends, single and batched; ordinary_sends.py the short way for most of them
-    consume.py     pulls, with long polling; ordinary_pulls.py the short way for most of them
+    consume.py     pulls, with long polling; ordinary_pulls.py the short way for most of them, backlog.py the shortest
     records.py     queues as records, whoever wrote to them; foreign.py what Pulsar's clients wrote
     positions.py   consumers' offsets, and where queues begin and end
     members.py     heartbeats, unregistering, the consumer list, queue locks
@@ -108,7 +108,7 @@ def rocketmq_router(
     def take(view: memoryview, end: int, connection: Connection) -> int:
         return pulls.take(view, sends.take(view, end, connection), end, connection)
 
-    return Router([part.routes() for part in parts], broker.authorizer, members.lost, take)
+    return Router([part.routes() for part in parts], broker.authorizer, members.lost, take, broker.loans.take_back)
 
 
 def _consume(broker: Broker, clock: Clock, rules: GroupRules, records: Records, house: House) -> Consume:

@@ -33,6 +33,7 @@ VERSION = (
 )
 LARGE_BYTES = 128 * 1024  # messages leave before the read is done with: the client is at work on them meanwhile
 UNDER_WAY_MAX = 10_000
+READS_MIN = 8  # that brought nothing but pulls that could be answered, before a consumer is lent (`backlog`)
 SEATS_MAX = 1_024  # queues that a connection reads quickly; far more than consumers have
 WAITING_BYTES = 32 * 1024 * 1024  # of answers that the client has not taken: then pulls are put off
 WAITING_BYTES_MAX = 128 * 1024 * 1024  # then it is closed
@@ -67,6 +68,21 @@ class Seat(NamedTuple):
     standing: Standing
     queue: int  # its number in the log
     reading: Reading
+
+
+class Pace:
+    """How smoothly it goes with a consumer: reads in a row that brought nothing but pulls that could be answered, and
+    how many of these it takes until it is lent.
+    """
+
+    __slots__ = ("needed", "reads")
+
+    def __init__(self) -> None:
+        self.reads, self.needed = 0, READS_MIN
+
+
+class Lender(Protocol):
+    def take_back(self, number: int) -> None: ...
 
 
 class Dispatcher(Protocol):
@@ -105,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self.model: Model | None = None  # of its last ordinary send
         self.seats: dict[tuple[str, str, int], Seat] = {}  # by group, topic and queue
         self._standings: dict[tuple[str, str], Standing] = {}  # of the last seat at each topic
+        self.pace = Pace()
+        self._lent: tuple[Lender, int] | None = None  # to whom, and the number of the loan
         self._transport: asyncio.Transport
         self._idle: asyncio.TimerHandle | None = None
 
@@ -180,12 +198,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _balance(self) -> None:
         """Read on only while the client takes its answers and does not ask too much at once."""
-        pause = self._write_blocked or self.under_way > UNDER_WAY_MAX
+        pause = self._write_blocked or self._lent is not None or self.under_way > UNDER_WAY_MAX
         if pause != self._read_paused and not self._transport.is_closing():
             self._read_paused = pause
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._take_back()
         self._parting = True
         self._guests.leave(self)
         self._inbox.let_go()
@@ -201,6 +220,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the server calls ----------------------------------------------------------------------------------------
 
     def finish(self) -> None:
+        self._take_back()
         self._parting = True
         self.flush()
         self._transport.close()
@@ -211,6 +231,38 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def gone(self) -> bool:
         return self._transport.is_closing()
+
+    # --- lending it: see backlog.py -----------------------------------------------------------------------------------
+
+    @property
+    def can_be_lent(self) -> bool:
+        """Whether nothing is in its way out, and nobody wants it closed."""
+        held_up = self._out or self._parting or self._read_paused
+        return not (held_up or self.waiting_bytes or self._transport.is_closing())
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's."""
+        return int(self._transport.get_extra_info("socket").fileno())
+
+    def lend(self, lender: Lender, number: int) -> None:
+        """From now on somebody else reads from it and writes to it."""
+        self._lent = lender, number
+        self._balance()
+
+    def _take_back(self) -> None:
+        if self._lent is not None:
+            lender, number = self._lent
+            lender.take_back(number)
+
+    def regain(self, unsent: bytes, heard: bool) -> None:
+        """It is back, with what has to be sent before all else."""
+        self._lent = None
+        if heard:
+            self._heard = self._loop.time()
+        if unsent and not self._transport.is_closing():
+            self._transport.write(unsent)
+        self._balance()
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -307,6 +359,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_out()
 
     def _write_out(self) -> None:
+        self._take_back()
         out, self._out, self._out_bytes = self._out, [], 0
         if out and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))

@@ -12,6 +12,7 @@ they have left, while the client is at work on them.
 from penstock.core.broker import Broker
 from penstock.core.fetch import Part, Slices, joined
 from penstock.errors import PenstockError
+from penstock.gateway.rocketmq.backlog import Backlog, Chance
 from penstock.gateway.rocketmq.connection import LARGE_BYTES, WAITING_BYTES, Connection, Seat, Standing
 from penstock.gateway.rocketmq.consume import Consume, found_head, limits
 from penstock.gateway.rocketmq.groups import GroupRules
@@ -34,11 +35,12 @@ class OrdinaryPulls:
         self._topics, self._groups = broker.topics, broker.groups
         self._offsets, self._resets, self._readers = broker.offsets, broker.resets, broker.readers
         self._traffic, self._authorizer = broker.traffic, broker.authorizer
+        self._backlog = Backlog(broker)
 
     def take(self, view: memoryview, at: int, end: int, connection: Connection) -> int:
         """Serve the pulls from `at` on, up to the first that has to go the long way; where that one begins."""
         served: _Served = []
-        size_bytes, checked = 0, None
+        size_bytes, checked, smooth = 0, None, at < end
         for asked in front(view, at, end) if at < end and connection.seats else ():
             seat = connection.seats.get(asked[3:6])
             if seat is None or not (seat.standing is checked or self._holds(seat.standing, connection)):
@@ -52,11 +54,27 @@ class OrdinaryPulls:
             if found is None or size_bytes >= LARGE_BYTES:  # what is noted of them is noted in their order
                 self._leave(served, size_bytes, connection)
                 served, size_bytes = [], 0
+            smooth = smooth and found is not None
             if found is None and not self._park(asked, seat, connection):
                 break
             at, checked = asked[0], seat.standing if served else None
         self._leave(served, size_bytes, connection)
+        if self._backlog.is_due(connection, smooth=smooth and at == end):
+            self._backlog.lend(connection, self._chances(connection))
         return at
+
+    def _chances(self, connection: Connection) -> list[Chance]:
+        """The seats whose pulls need no look for a while."""
+        found: list[Chance] = []
+        held: Standing | None = None
+        for key, seat in connection.seats.items():
+            if seat.standing is not held and not self._holds(seat.standing, connection):
+                continue
+            held = seat.standing
+            ahead = None if self._resets.concerns(connection, key) else seat.reading.ahead()
+            if ahead is not None:
+                found.append(Chance(key, seat.reading, held.subscription.version, *ahead))
+        return found
 
     def _is_ordinary(self, asked: Asked, seat: Seat, connection: Connection) -> bool:
         """Whether nothing is to be decided about this pull alone."""

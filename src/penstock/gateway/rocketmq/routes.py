@@ -100,14 +100,16 @@ class Router:
         authorizer: Authorizer,
         lost: Callable[[Connection], None],
         take: Callable[[memoryview, int, Connection], int],
+        settle: Callable[[], None],
     ) -> None:
         self._routes: Routes = {}
         for table in tables:
             self._routes.update(table)
         self._authorizer = authorizer
-        self.lost, self.take = lost, take
+        self.lost, self.take, self._settle = lost, take, settle
 
     def dispatch(self, frames: list[Frame], connection: Connection) -> None:
+        self._settle()
         for code, neighbours in groupby(frames, _CODE):
             route = self._routes.get(code)
             if route is None:
