@@ -22,6 +22,7 @@ setup(
             f"penstock.{loop.replace('/', '.')}",
             sources=[f"src/penstock/{loop}.c"],
             depends=[
+                "src/penstock/gateway/rocketmq/seats.h",
                 "src/penstock/slots.h",
                 "src/penstock/stores.h",
                 "src/penstock/store/rows.h",

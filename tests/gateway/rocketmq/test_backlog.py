@@ -9,6 +9,7 @@ import random
 import select
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -542,3 +543,39 @@ def test_rows_that_lie_are_not_followed():
             assert thread.take_back(number) == (b"", [(0, 0, 0, -1, 0, -1)])
             assert ours.recv(4_096) == pull(1, 0, 0, 1)  # it stays for others
     thread.stop()
+
+
+def test_whenever_it_is_taken_back_every_pull_was_answered_or_is_there_to_be_served():
+    """By whoever wants it while the thread is busy with it, over and over, with a client that asks for more than a
+    visit hands out.
+    """
+    row, body_bytes, pulls = struct.Struct("<qqqqiiii"), 40_000, 600
+    rows = b"".join(row.pack(100 + n * body_bytes, n, 0, 0, body_bytes, 1, 0, 0) for n in range(8))
+    stretch = {"high": 100 + 8 * body_bytes, "log": bytes(8 * body_bytes)}
+    one = seat(pieces=[(rows, 0)], version=VERSION, **stretch)
+    thread = module.runner()
+    ours, theirs = socket.socketpair()
+    got = bytearray()
+    reader = threading.Thread(target=lambda: [got.extend(more) for more in iter(lambda: theirs.recv(1 << 16), b"")])
+    asking = threading.Thread(target=lambda: theirs.sendall(b"".join(pull(n, 0, n % 8, 1) for n in range(pulls))))
+    with theirs:
+        reader.start()
+        asking.start()
+        answered, busy = 0, 0
+        for turn in range(1_000_000):
+            number = thread.lend(ours.fileno(), 10_000, [one])
+            select.select([thread], [], [], turn % 7 / 20_000)
+            busy += not thread.given_back()
+            unsent, ((count, *_),) = thread.take_back(number)
+            ours.sendall(unsent)
+            answered += count
+            if answered == pulls:
+                break
+        ours.close()
+        asking.join()
+        reader.join()
+    thread.stop()
+    frames, end = frames_in(memoryview(bytes(got)), len(got))
+    assert ([frame.opaque for frame in frames], end) == (list(range(pulls)), len(got))
+    assert {len(frame.body) for frame in frames} == {body_bytes}
+    assert busy

@@ -8,7 +8,8 @@
  * A loan is a socket and seats: queues of the consumer, each with the rows and the stretch of the log that were found to
  * be checked and in memory. Whatever else comes, or is not plain in form, stays in the socket, and the loan is given back.
  * Nothing that was lent goes away before it is taken back: buffers are held. A loan is served or taken back under its own
- * mutex; beyond that the two sides share nothing.
+ * mutex; beyond that the two sides share nothing but its state, by which whoever wants it back says so to the thread that
+ * is busy with it.
  */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
@@ -22,48 +23,23 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "../../store/rows.h"
-#include "../../wire/rocketmq/pulls.h"
+#include "seats.h"
 
 enum {
     LOANS_MAX = 64,
     SEATS_MAX = 256,
-    PIECES_MAX = 64,
     PIECE_ROWS_MAX = 1 << 24,
     READ_BYTES = 64 * 1024,
-    LARGE_BYTES = 128 * 1024,      /* answers leave before the read is done with: the client is at work on them meanwhile */
-    ANSWER_BYTES_MAX = 512 * 1024, /* what is larger goes the other way */
-    HEAD_BYTES_MAX = 512,
-    MESSAGES_MAX = 100000,
-    BYTES_MIN = 256 * 1024,
-    BYTES_MAX = 8 * 1024 * 1024,
+    LARGE_BYTES = 128 * 1024, /* answers leave, and it is the next consumer's turn: the client is at work meanwhile */
     COMMITS = 1,
     CALLED = -1, /* in place of a loan's number: the thread is to end */
 };
 
-enum state { FREE, LENT, GIVEN_BACK };
-
-struct notes { /* what was handed out, and what the consumer said with it */
-    int64_t pulls, messages, size_bytes, asked, next_offset, committed;
-};
-
-struct seat {
-    PyObject *names[2]; /* group and topic: held, and ASCII */
-    struct text group, topic;
-    int64_t queue, version;
-    int64_t min_row, min_offset, max_offset;
-    int64_t first_row, end_row, piece_rows;
-    Py_buffer pieces[PIECES_MAX];
-    const unsigned char *rows[PIECES_MAX];
-    int pieces_count;
-    Py_buffer log;
-    int64_t low, high, base; /* positions between which all is easy, and where the log's buffer begins */
-    struct notes notes;
-};
+enum { FREE, LENT, WANTED, GIVEN_BACK }; /* the states of a loan; wanted: about to be taken back */
 
 struct loan {
     pthread_mutex_t mutex;
-    enum state state;
+    int state;
     int socket;
     int64_t until_ns;
     struct seat *seats;
@@ -90,6 +66,16 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static int state_of(const struct loan *loan)
+{
+    return __atomic_load_n(&loan->state, __ATOMIC_ACQUIRE);
+}
+
+static int passes_to(struct loan *loan, int from, int to)
+{
+    return __atomic_compare_exchange_n(&loan->state, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
 static void ring(int bell)
 {
     static const uint64_t once = 1;
@@ -105,110 +91,6 @@ static struct seat *seat_of(struct loan *loan, const struct pull *pull)
         if (seat->queue == pull->numbers[QUEUE] && same(&seat->topic, &pull->topic) && same(&seat->group, &pull->group))
             return seat;
     return NULL;
-}
-
-static const unsigned char *row_at(const struct seat *seat, int64_t row)
-{
-    int64_t number = row - seat->first_row;
-    return seat->rows[number / seat->piece_rows] + number % seat->piece_rows * ROW_BYTES;
-}
-
-struct found {
-    int64_t row, rows, messages, size_bytes, next_offset;
-};
-
-static int64_t within(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
-/* What a pull gets: as many messages as its limits allow. 0 where what was lent does not tell. */
-static int find(const struct seat *seat, const struct pull *pull, struct found *found)
-{
-    int64_t offset = pull->numbers[OFFSET];
-    int64_t messages_max = within(pull->numbers[MESSAGES], 1, MESSAGES_MAX);
-    int64_t bytes_max = within(pull->numbers[BYTES], BYTES_MIN, BYTES_MAX);
-    if (offset < seat->min_offset || offset >= seat->max_offset)
-        return 0;
-    *found = (struct found){.row = seat->min_row + (offset - seat->min_offset)};
-    if (found->row < seat->first_row || found->row >= seat->end_row || !begins_with(row_at(seat, found->row), offset))
-        return 0;
-    for (int64_t number = found->row; found->messages < messages_max; number++) {
-        if (number == seat->end_row)
-            return 0;
-        const unsigned char *row = row_at(seat, number);
-        int64_t position = little(row, 8), length = little(row + LENGTH, 4), count = little(row + COUNT, 4);
-        if (position < seat->low || length < 0 || count < 0 || length > seat->high || position > seat->high - length)
-            return 0;
-        if (found->rows && (found->size_bytes + length > bytes_max || found->messages + count > messages_max))
-            break;
-        found->rows++;
-        found->messages += count, found->size_bytes += length;
-        found->next_offset = little(row + BASE, 8) + count;
-        if (found->size_bytes > ANSWER_BYTES_MAX)
-            return 0;
-    }
-    return 1;
-}
-
-static char *text(char *to, const char *text)
-{
-    size_t length = strlen(text);
-    memcpy(to, text, length);
-    return to + length;
-}
-
-static char *number(char *to, int64_t value)
-{
-    char digits[20];
-    int count = 0;
-    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    if (value < 0)
-        *to++ = '-';
-    do
-        digits[count++] = (char)('0' + left % 10);
-    while (left /= 10);
-    while (count)
-        *to++ = digits[--count];
-    return to;
-}
-
-/* See found_head in consume.py. */
-static size_t head(char *to, const struct seat *seat, const struct found *found, int64_t opaque)
-{
-    char *at = text(to + 8, "{\"code\":0,\"extFields\":{\"maxOffset\":\"");
-    at = text(number(at, seat->max_offset), "\",\"minOffset\":\"");
-    at = text(number(at, seat->min_offset), "\",\"nextBeginOffset\":\"");
-    at = text(number(at, found->next_offset),
-              "\",\"suggestWhichBrokerId\":\"0\"},\"flag\":1,\"language\":\"JAVA\",\"opaque\":");
-    at = text(number(at, opaque), ",\"remark\":\"FOUND\",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":409}");
-    int64_t length = at - (to + 8);
-    big4((unsigned char *)to, (uint32_t)(4 + length + found->size_bytes));
-    big4((unsigned char *)to + 4, (uint32_t)length);
-    return 8 + (size_t)length;
-}
-
-/* The messages, those that touch in the log with one copy. `find` saw their rows, but others write to that memory: where
- * a message lies is looked at once more, with what is left of the room that was counted for them. */
-static int copy(const struct seat *seat, const struct found *found, char *to)
-{
-    const char *log = (const char *)seat->log.buf;
-    int64_t start = seat->base, end = seat->base, left = found->size_bytes;
-    for (int64_t number = found->row; number < found->row + found->rows; number++) {
-        const unsigned char *row = row_at(seat, number);
-        int64_t position = little(row, 8), length = little(row + LENGTH, 4);
-        if (position < seat->low || length < 0 || length > left || position > seat->high - length)
-            return 0;
-        if (position != end) {
-            memcpy(to, log + (start - seat->base), (size_t)(end - start));
-            to += end - start;
-            start = position;
-        }
-        end = position + length;
-        left -= length;
-    }
-    memcpy(to, log + (start - seat->base), (size_t)(end - start));
-    return left == 0;
 }
 
 static int answer(Runner *runner, struct loan *loan, const struct pull *pull)
@@ -269,7 +151,7 @@ static void pass(Runner *runner, int socket, int64_t bytes)
     }
 }
 
-/* What has come; 0 when there is anything that is not for here. */
+/* What has come, as far as its answers leave with one write; 0 when the loan is over. */
 static int serve(Runner *runner, struct loan *loan)
 {
     ssize_t there;
@@ -282,23 +164,25 @@ static int serve(Runner *runner, struct loan *loan)
         return 0;
     int64_t at = 0, behind;
     struct pull pull;
-    int open = 1;
-    while (open && (behind = pull_at(runner->in, at, there, &pull)) > 0 && answer(runner, loan, &pull)) {
-        at = behind;
-        if (runner->out_bytes >= LARGE_BYTES)
-            open = leave(runner, loan);
+    int ours = 1;
+    while (ours && at < there && runner->out_bytes < LARGE_BYTES) {
+        behind = pull_at(runner->in, at, there, &pull);
+        ours = behind > 0 && answer(runner, loan, &pull);
+        if (ours)
+            at = behind;
     }
-    open = open && leave(runner, loan);
+    int open = leave(runner, loan);
     pass(runner, loan->socket, at);
-    return open && at == there;
+    return open && ours;
 }
 
 static void visit(Runner *runner, struct loan *loan)
 {
+    if (state_of(loan) != LENT)
+        return;
     pthread_mutex_lock(&loan->mutex);
-    if (loan->state == LENT && !serve(runner, loan)) {
+    if (state_of(loan) == LENT && !serve(runner, loan) && passes_to(loan, LENT, GIVEN_BACK)) {
         epoll_ctl(runner->poll, EPOLL_CTL_DEL, loan->socket, NULL);
-        __atomic_store_n(&loan->state, GIVEN_BACK, __ATOMIC_RELEASE);
         ring(runner->bell);
     }
     pthread_mutex_unlock(&loan->mutex);
@@ -442,7 +326,7 @@ static int seats_in(struct loan *loan, PyObject *given)
 static int free_loan(const Runner *runner)
 {
     for (int number = 0; number < LOANS_MAX; number++)
-        if (runner->loans[number].state == FREE)
+        if (state_of(&runner->loans[number]) == FREE)
             return number;
     return -1;
 }
@@ -465,10 +349,10 @@ static PyObject *lend(PyObject *self, PyObject *arguments)
     loan->socket = socket;
     loan->until_ns = now_ns() + lasts_ms * 1000000;
     lock(loan);
-    loan->state = LENT;
+    passes_to(loan, FREE, LENT);
     int failed = epoll_ctl(runner->poll, EPOLL_CTL_ADD, socket, &event);
     if (failed)
-        loan->state = FREE;
+        passes_to(loan, LENT, FREE);
     pthread_mutex_unlock(&loan->mutex);
     if (failed) {
         PyErr_SetFromErrno(PyExc_OSError);
@@ -499,15 +383,16 @@ static PyObject *take_back(PyObject *self, PyObject *which)
     long number = PyLong_AsLong(which);
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    if (number < 0 || number >= LOANS_MAX || runner->loans[number].state == FREE) {
+    if (number < 0 || number >= LOANS_MAX || state_of(&runner->loans[number]) == FREE) {
         PyErr_SetString(PyExc_ValueError, "no such loan");
         return NULL;
     }
     struct loan *loan = &runner->loans[number];
+    passes_to(loan, LENT, WANTED); /* before the mutex, or a busy thread could take that again and again */
     lock(loan);
-    if (loan->state == LENT)
+    if (passes_to(loan, WANTED, FREE))
         epoll_ctl(runner->poll, EPOLL_CTL_DEL, loan->socket, NULL);
-    loan->state = FREE;
+    passes_to(loan, GIVEN_BACK, FREE);
     pthread_mutex_unlock(&loan->mutex);
     PyObject *notes = all_notes(loan);
     PyObject *found = notes == NULL ? NULL : Py_BuildValue("(y#N)", loan->unsent == NULL ? "" : loan->unsent,
@@ -528,7 +413,7 @@ static PyObject *given_back(PyObject *self, PyObject *nothing)
         ;
     PyObject *found = PyList_New(0);
     for (int number = 0; found != NULL && number < LOANS_MAX; number++) {
-        if (__atomic_load_n(&runner->loans[number].state, __ATOMIC_ACQUIRE) != GIVEN_BACK)
+        if (state_of(&runner->loans[number]) != GIVEN_BACK)
             continue;
         PyObject *one = PyLong_FromLong(number);
         if (one == NULL || PyList_Append(found, one))

@@ -107,6 +107,7 @@ class Backlog:
         """It is served as ever where that cannot be done."""
         connection.pace.reads = 0
         chances = chances[:SEATS_MAX]
+        committed = [self._offsets.find(*chance.key) for chance in chances]
         try:
             number = self._lent(connection, chances) if chances else -1
         except OSError as error:  # the system is short of threads, files or the like
@@ -115,7 +116,6 @@ class Backlog:
         if number < 0:
             return
         loop = asyncio.get_running_loop()
-        committed = [self._offsets.find(*chance.key) for chance in chances]
         self._loans[number] = Loan(number, connection, chances, committed, loop.time())
         connection.lend(self, number)
         if self._round is None:
@@ -160,10 +160,10 @@ class Backlog:
         loan = self._loans.pop(number)
         unsent, notes = self._runner.take_back(number)
         pulls = sum(note[0] for note in notes)
+        loan.connection.regain(unsent, heard=pulls > 0)
         for chance, before, note in zip(loan.chances, loan.committed, notes, strict=True):
             if note[0]:
                 self._note(loan.connection, chance, before, note)
-        loan.connection.regain(unsent, heard=pulls > 0)
         pace = loan.connection.pace
         if pulls < FEW_PULLS:
             pace.needed = min(2 * pace.needed, READS_MAX)

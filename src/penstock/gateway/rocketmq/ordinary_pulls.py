@@ -39,9 +39,11 @@ class OrdinaryPulls:
 
     def take(self, view: memoryview, at: int, end: int, connection: Connection) -> int:
         """Serve the pulls from `at` on, up to the first that has to go the long way; where that one begins."""
+        if not connection.seats:
+            return at
         served: _Served = []
         size_bytes, checked, smooth = 0, None, at < end
-        for asked in front(view, at, end) if at < end and connection.seats else ():
+        for asked in front(view, at, end) if at < end else ():
             seat = connection.seats.get(asked[3:6])
             if seat is None or not (seat.standing is checked or self._holds(seat.standing, connection)):
                 break

@@ -87,7 +87,7 @@ static int is(const struct text *text, const char *wanted)
     return text->length == (Py_ssize_t)length && !text->escaped && memcmp(text->at, wanted, length) == 0;
 }
 
-static int same(const struct text *one, const struct text *other)
+static inline int same(const struct text *one, const struct text *other)
 {
     return one->length == other->length && memcmp(one->at, other->at, (size_t)one->length) == 0;
 }
