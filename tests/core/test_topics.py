@@ -211,6 +211,15 @@ async def test_changing_one_setting_leaves_the_others(house):
     assert after.created_ms == before.created_ms
 
 
+async def test_a_topic_of_the_brokers_own_is_neither_changed_nor_deleted(house):
+    before = await house.topics.create("own", TopicSettings(write_queues=1), system=True)
+    with pytest.raises(BadTopicSettings, match="cannot be changed"):
+        await house.topics.alter("own", TopicSettings(write_queues=2))
+    with pytest.raises(BadTopicSettings, match="cannot be deleted"):
+        await house.topics.delete("own")
+    assert house.topics.get("own") is before
+
+
 async def test_a_change_is_an_event_that_says_what_changed(house):
     await house.topics.create("orders", TopicSettings(write_queues=2))
     await house.topics.alter("orders", TopicSettings(permissions=READ, retention_ms=5))

@@ -189,14 +189,18 @@ class SubscriptionChanged(Event):
     after: str
 
 
+NOT_LATEST = 25  # RocketMQ's code for a version that is too new, which is how everybody knows it
+
+
 class PullRefused(Event):
-    """A pull with a newer version of its subscription than the broker knows."""
+    """A pull was refused: with a newer version of its subscription than the broker knows, or for what `code` says."""
 
     group: str
     client_id: str
     topic: str
     pull_version: int
     known_version: int
+    code: int = NOT_LATEST
 
 
 class RefusalsOver(Event):
@@ -217,6 +221,16 @@ class RebalanceSeen(Event):
     topic: str
     version_before: int
     version: int
+
+
+class DeadLetter(Event):
+    """A message that a group could not do with was given up: it went to a topic of the group's own."""
+
+    group: str
+    topic: str  # where it was published
+    message_id: str
+    tries: int
+    dead_letter_topic: str
 
 
 class OffsetMoved(Event):

@@ -173,6 +173,8 @@ class Topics:
 
     async def alter(self, name: str, settings: TopicSettings) -> Topic:
         """Change what is given; returns when it is durable."""
+        if self.get(name).system:
+            raise BadTopicSettings(name, "it is the broker's own and cannot be changed")
         topic = self.alter_now(name, settings)
         await self._keeper.durable(self._store.end_position)
         return topic

@@ -16,7 +16,6 @@ from penstock.store.spans import Slices, spans
 from penstock.store.table import QueueTable
 
 AHEAD_ROWS_MIN = 256  # less is not worth the words
-AHEAD_PIECES_MAX = 64
 
 
 class Ahead(NamedTuple):
@@ -68,7 +67,7 @@ class Reading:
         view = self._segments.get(easy.segment).view
         return Slices([(view, easy.base, places)], messages, size_bytes, next_offset, min_offset, max_offset)
 
-    def ahead(self) -> tuple[Ahead, int] | None:
+    def ahead(self, pieces_max: int) -> tuple[Ahead, int] | None:
         """What comes behind the last read, and for how many milliseconds it holds; None when it is little or not easy.
         It may be used until memory of tables is used again, and no longer: see `Store.before_reuse`.
         """
@@ -80,7 +79,7 @@ class Reading:
         lasts_ms = easy.until_ms - self._now_ms()
         if lasts_ms <= 0:
             return None
-        pieces, first_row, piece_rows = table.pieces_from(row, AHEAD_PIECES_MAX)
+        pieces, first_row, piece_rows = table.pieces_from(row, pieces_max)
         end_row = min(table.visible_row, first_row + len(pieces) * piece_rows)
         view = self._segments.get(easy.segment).view
         return Ahead(

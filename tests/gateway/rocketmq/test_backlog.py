@@ -171,7 +171,7 @@ async def test_the_next_loan_begins_where_the_last_one_ended(lent, line, penstoc
     client, offset = lent
     reached = await read(client, 0, offset, 12, maxMsgNums=100)
     penstock.server.broker.loans.take_back()
-    ahead, _ = line().seats[GROUP, TOPIC, 0].reading.ahead()
+    ahead, _ = line().seats[GROUP, TOPIC, 0].reading.ahead(64)
     assert ahead.first_row == reached // ahead.piece_rows * ahead.piece_rows > 0
 
 
@@ -467,6 +467,62 @@ async def test_a_system_that_is_short_of_threads_does_without(client, line, monk
     assert line()._lent is None
 
 
+@pytest.mark.parametrize("error", [OSError(12, "no"), ValueError("no"), OverflowError("no"), MemoryError()])
+async def test_what_cannot_be_lent_is_served_as_ever_and_tried_less_and_less_often(client, line, monkeypatch, error):
+    tries = []
+
+    def failing(self):
+        tries.append(self)
+        raise error
+
+    monkeypatch.setattr(Backlog, "_running", failing)
+    await fill(client)
+    await subscribed(client)
+    assert await read(client, 0, 0, 100, maxMsgNums=4) == 400
+    assert len(tries) == 3  # after 8 reads, 16 more, 32 more
+    assert line()._lent is None
+
+
+async def test_a_version_that_no_client_can_have_is_refused(client, penstock):
+    """It would stand above all others for good."""
+    answer = await client.heartbeat(GROUP, "a@1", 2**63, {TOPIC: "*"})
+    assert (answer.code, "subVersion" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    assert penstock.server.broker.groups.find(GROUP) is None
+
+
+async def test_when_all_places_are_taken_nobody_is_looked_at(client, monkeypatch):
+    monkeypatch.setattr(module, "LOANS_MAX", 0)
+    monkeypatch.setattr(Backlog, "lend", None)
+    await fill(client)
+    await subscribed(client)
+    assert await read(client, 0, 0, 100, maxMsgNums=4) == 400
+
+
+async def test_of_two_that_are_lent_and_read_one_queue_both_commit(connect, client, penstock):
+    """As when a queue goes from one to the other: the later one counts, as it does otherwise."""
+    await fill(client)
+    second = await connect()
+    for one, client_id in ((client, "a@1"), (second, "b@1")):
+        await subscribed(one, client_id)
+        offset = await read(one, 0, 0, 2, maxMsgNums=4)
+    members = penstock.server.broker.groups.find(GROUP).members
+    for line in members:
+        line.pace.needed = 1
+    for one in (client, second):
+        await read(one, 0, offset, 1, maxMsgNums=4)
+    assert None not in [line._lent for line in members]
+    await read(client, 0, offset, 20, maxMsgNums=4)
+    await read(second, 0, offset, 30, maxMsgNums=4)
+    penstock.server.broker.loans.take_back()
+    assert penstock.server.broker.offsets.find(GROUP, TOPIC, 0) == offset + 29 * 4
+
+
+def test_the_tables_of_a_loan_are_bounded_however_many_queues_it_has():
+    for seats in range(1, module.SEATS_MAX + 1):
+        assert 2 <= module.pieces_of_each(seats) <= module.SEAT_PIECES_MAX
+        assert module.pieces_of_each(seats) * seats <= module.PIECES_MAX
+
+
 # --- what the thread is given is looked at ----------------------------------------------------------------------------
 
 
@@ -579,3 +635,25 @@ def test_whenever_it_is_taken_back_every_pull_was_answered_or_is_there_to_be_ser
     assert ([frame.opaque for frame in frames], end) == (list(range(pulls)), len(got))
     assert {len(frame.body) for frame in frames} == {body_bytes}
     assert busy
+
+
+def test_more_pulls_than_it_looks_at_at_once_do_not_end_it():
+    """The last of them is cut in the middle, and whole with the next look."""
+    row, pulls = struct.Struct("<qqqqiiii"), 600
+    rows = b"".join(row.pack(100 + n * 8, n, 0, 0, 8, 1, 0, 0) for n in range(8))
+    asked = b"".join(pull(n, 0, n % 8, 1) for n in range(pulls))
+    assert len(asked) > 128 * 1024
+    thread = module.runner()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        theirs.sendall(asked)
+        number = thread.lend(ours.fileno(), 10_000, [seat(pieces=[(rows, 0)], version=VERSION)])
+        got, answers = b"", 0
+        while answers < pulls:
+            got += theirs.recv(1 << 20)
+            answers = len(frames_in(memoryview(got), len(got))[0])
+        assert thread.given_back() == []
+        assert thread.take_back(number)[1][0][0] == pulls
+    thread.stop()

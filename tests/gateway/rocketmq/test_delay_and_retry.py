@@ -8,6 +8,7 @@ from tests.gateway.rocketmq.conftest import Client
 
 from penstock.clock import ManualClock
 from penstock.config import BrokerConfig, Config, ServerConfig
+from penstock.core.events import DeadLetter
 from penstock.gateway.rocketmq.delay import LEVELS_MS, SCHEDULE_TOPIC
 from penstock.gateway.rocketmq.produce import ADDED
 from penstock.server import Server
@@ -122,6 +123,23 @@ async def test_after_too_many_tries_it_is_a_dead_letter(world):
     assert await world.bodies("%DLQ%readers") == [b"hopeless"]
     await world.after(LEVELS_MS[-1])
     assert await world.bodies("%DLQ%readers") == [b"hopeless"]
+
+
+async def test_a_dead_letter_is_told_of_once_and_a_retry_is_not(world):
+    told = []
+    world.server.broker.bus.listen(lambda event: told.append(event) if isinstance(event, DeadLetter) else None)
+    await world.client.send("orders", b"hopeless", properties="UNIQ_KEY\x01key-7\x02")
+    (message,) = await world.client.messages("orders")
+    await world.send_back(message, maxReconsumeTimes=1)
+    assert told == []
+    await world.after(10_000)
+    (again,) = await world.client.messages("%RETRY%readers")
+    await world.send_back(again, maxReconsumeTimes=1)
+    tried = {"properties": "UNIQ_KEY\x01key-8\x02RETRY_TOPIC\x01bills\x02", "j": 2, "l": 2}
+    assert (await world.client.send("%RETRY%readers", b"hopeless", **tried)).code == 0
+    assert [(one.group, one.topic, one.message_id, one.tries, one.dead_letter_topic) for one in told] == [
+        ("readers", "orders", "key-7", 1, "%DLQ%readers"), ("readers", "bills", "key-8", 2, "%DLQ%readers"),
+    ]  # fmt: skip
 
 
 async def test_a_client_that_retries_by_itself_too_often_fills_the_dead_letters(world):

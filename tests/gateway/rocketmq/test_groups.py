@@ -153,7 +153,11 @@ async def test_who_unregisters_is_gone(connect, orders):
     a, b = await connect(), await connect()
     await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
     await b.heartbeat(GROUP, "b", 1, {"orders": "*"})
+    while not a.pushed.empty():
+        a.pushed.get_nowait()
     await b.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "b", "consumerGroup": GROUP})
+    notice = await asyncio.wait_for(a.pushed.get(), 5)
+    assert (notice.code, notice.ext["consumerGroup"]) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, GROUP)
     answer = await a.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
     assert json.loads(bytes(answer.body)) == {"consumerIdList": ["a"]}
 
@@ -409,3 +413,110 @@ async def test_so_many_queues_are_locked_at_once_and_those_can_be_taken_again(cl
     assert await locked(client, "a", range(3)) == [0, 1, 2]
     await unlock(client, "a", [1])
     assert await locked(client, "b", [0], group="other") == [0]
+
+
+# --- what else is refused, and told of --------------------------------------------------------------------------------
+
+
+def heard(world):
+    events_heard = []
+    world.server.broker.bus.listen(events_heard.append)
+    return events_heard
+
+
+async def test_pulls_of_who_is_not_there_or_asks_for_something_else_are_told_of_with_their_code(world):
+    told, (a, b) = heard(world), [await world.connected() for _ in range(2)]
+    await a.send("orders", b"one")
+    assert await pulled(a, 0, 1) == 24  # nobody of the group is there
+    await a.heartbeat(GROUP, "a", 7, {"invoices": "*"})
+    assert await pulled(a, 0, 9) == 24  # it does not subscribe to that: told of already in this second
+    await b.heartbeat(GROUP, "b", 8, {"invoices": "*"})
+    assert await pulled(b, 0, 9) == 24
+    world.clock.advance(1_000)
+    assert await pulled(a, 0, 9) == 24
+    refused = of(events.PullRefused, told)
+    assert [(one.code, one.client_id, one.topic, one.pull_version) for one in refused] == [
+        (24, "", "orders", 1), (24, "b", "orders", 9), (24, "a", "orders", 9),
+    ]  # fmt: skip
+    await a.close()
+    await b.close()
+
+
+async def test_a_pull_of_a_group_that_has_to_be_set_first_is_told_of(open_world):
+    world = await open_world(auto_create_groups=False)
+    told = heard(world)
+    assert await pulled(world.client, 0, 1) == 26
+    assert [(one.code, one.group) for one in of(events.PullRefused, told)] == [(26, GROUP)]
+
+
+async def test_a_flood_of_refused_pulls_is_no_flood_of_events(world):
+    told = heard(world)
+    await world.client.send("orders", b"one")
+    codes = {(await world.client.pull(f"nobody-{n}", "orders", 0, 0)).code for n in range(300)}
+    assert (codes, len(of(events.PullRefused, told))) == ({24}, 100)
+
+
+# --- on a clock that only moves when it is told to --------------------------------------------------------------------
+
+
+async def test_s03_the_worked_example_on_a_clock_of_its_own_and_what_each_of_them_gets(world):
+    """Messages come all the while. What B may not have yet is A's, and nothing goes to both, and nothing is lost."""
+    a, b = [await world.connected() for _ in range(2)]
+    got, offsets = {"a": [], "b": []}, dict.fromkeys(range(4), 0)
+
+    async def publish(number):
+        for queue in range(4):
+            await world.client.send("orders", b"%d in %d" % (number, queue), queue=queue)
+
+    async def consume(name, client, queues, version):
+        """Pull each queue once; the codes."""
+        codes = []
+        for queue in queues:
+            answer = await client.pull(GROUP, "orders", queue, offsets[queue], version)
+            codes.append(answer.code)
+            if answer.code == 0:
+                got[name] += [bytes(message.body) for message in messages_in(answer.body)]
+                offsets[queue] = int(answer.ext["nextBeginOffset"])
+        return codes
+
+    await publish(0)
+    await a.heartbeat(GROUP, "a", 1, {"orders": "*"})
+    assert await consume("a", a, range(4), 1) == [0, 0, 0, 0]
+    world.clock.advance(5_000)
+    await b.heartbeat(GROUP, "b", 2, {"orders": "*"})
+    await publish(1)
+    for number in range(2, 8):  # B has rebalanced, and comes again every three seconds; A does not know of it yet
+        assert await consume("b", b, (2, 3), 3) == [25, 25]
+        assert await consume("a", a, range(4), 1) == [0, 0, 0, 0]
+        world.clock.advance(3_000)
+        await publish(number)
+    await a.heartbeat(GROUP, "a", 4, {"orders": "*"})  # A has rebalanced, too, and has let go of queues 2 and 3
+    await b.heartbeat(GROUP, "b", 3, {"orders": "*"})
+    assert await consume("b", b, (2, 3), 3) == [0, 0]
+    assert await consume("a", a, (0, 1), 4) == [0, 0]
+    expected = sorted(b"%d in %d" % (number, queue) for number in range(8) for queue in range(4))
+    assert sorted(got["a"] + got["b"]) == expected, "each once"
+    assert sorted(got["b"]) == [b"7 in 2", b"7 in 3"]
+    await a.close()
+    await b.close()
+
+
+async def test_a_member_that_is_silent_for_two_minutes_is_out_and_the_others_are_told_to_share_anew(world):
+    silent, there = [await world.connected() for _ in range(2)]
+    await silent.heartbeat(GROUP, "silent", 1, {"orders": "*"})
+    await there.heartbeat(GROUP, "there", 1, {"orders": "*"})
+    pushed = [await asyncio.wait_for(there.pushed.get(), 5)]  # of its own coming
+    world.clock.advance(119_000)
+    await there.heartbeat(GROUP, "there", 1, {"orders": "*"})
+    world.server.broker.groups.expire()
+    assert there.pushed.empty()
+    world.clock.advance(1_001)
+    world.server.broker.groups.expire()
+    pushed.append(await asyncio.wait_for(there.pushed.get(), 5))
+    assert [(frame.code, frame.ext["consumerGroup"]) for frame in pushed] == [
+        (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, GROUP)
+    ] * 2
+    await asyncio.wait_for(silent.closed.wait(), 5)
+    assert world.server.broker.groups.find(GROUP).client_ids == ["there"]
+    await silent.close()
+    await there.close()

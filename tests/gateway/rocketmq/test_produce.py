@@ -289,3 +289,15 @@ async def test_the_route_names_this_broker(connect, penstock, client):
     assert (route["queueDatas"][0]["writeQueueNums"], route["queueDatas"][0]["perm"]) == (4, 6)
     unknown = await names.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "nothing"})
     assert unknown.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_where_topics_are_not_created_by_sending_a_send_is_refused_and_says_what_to_do(open_world):
+    world = await open_world(auto_create_topics=False)
+    refused = await world.client.send("orders", b"one")
+    assert (refused.code, "orders" in refused.remark) == (ResponseCode.TOPIC_NOT_EXIST, True)
+    assert world.server.broker.topics.find("orders") is None
+    await world.server.broker.topics.create("orders", TopicSettings(write_queues=1))
+    assert (await world.client.send("orders", b"one")).code == 0
+    topic = {"topic": "penstock_events", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    own = await world.client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic)
+    assert (own.code, "cannot be changed" in own.remark) == (ResponseCode.SYSTEM_ERROR, True)

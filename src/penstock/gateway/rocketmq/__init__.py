@@ -6,11 +6,12 @@ collide.
     names.py       what a name server is asked: routes, clusters, topic lists
     produce.py     sends, single and batched; ordinary_sends.py the short way for most of them
     consume.py     pulls, with long polling; ordinary_pulls.py the short way for most of them, backlog.py the shortest
+    refusals.py    pulls that were refused, as events
     records.py     queues as records, whoever wrote to them; foreign.py what Pulsar's clients wrote
     positions.py   consumers' offsets, and where queues begin and end
     members.py     heartbeats, unregistering, the consumer list, queue locks
     groups.py      settings of groups, and what follows from them
-    retry.py       messages that are sent back, dead letters
+    retry.py       messages that are sent back, dead letters; dead.py what is told of these
     reply.py       answers to messages, passed on to whoever asked
     staging.py     many messages published as one, once: codes of our own
     transactions.py  half messages: committed, rolled back, asked about
@@ -30,6 +31,7 @@ from penstock.gateway.inbox import Reception
 from penstock.gateway.rocketmq.admin import Admin
 from penstock.gateway.rocketmq.connection import Connection
 from penstock.gateway.rocketmq.consume import Consume
+from penstock.gateway.rocketmq.dead import teller
 from penstock.gateway.rocketmq.figures import Figures
 from penstock.gateway.rocketmq.groups import GroupAdmin, GroupRules
 from penstock.gateway.rocketmq.house import House
@@ -70,8 +72,9 @@ def rocketmq_router(
     MovedEvents(topics, broker.publisher, house, clock, broker.bus)
     if topics.find(TRACE_TOPIC) is None:
         topics.create_now(TRACE_TOPIC, TopicSettings(write_queues=1), system=True)
+    tell_dead = teller(clock, broker.bus)
     produce = Produce(
-        topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic, broker.endings.queues
+        topics, broker.publisher, house, auto_create, rules.of, kept, broker.traffic, broker.endings.queues, tell_dead
     )
     stages = Stages(
         broker.staging,
@@ -94,7 +97,7 @@ def rocketmq_router(
         consume,
         Positions(topics, broker.fetcher, offsets, resets, rules, broker.readers, broker.config.broker.young_bytes),
         members,
-        Retry(topics, records, broker.publisher, rules, broker.traffic),
+        Retry(topics, records, broker.publisher, rules, broker.traffic, tell_dead),
         Reset(topics, broker.fetcher, groups, offsets, resets, clock),
         Query(topics, broker.fetcher, KeyIndex(broker.store, broker.fetcher, clock, keys_in, records.messages)),
         Admin(broker, members, house, clock, records, rules),

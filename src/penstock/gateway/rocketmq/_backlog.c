@@ -27,7 +27,7 @@
 
 enum {
     LOANS_MAX = 64,
-    SEATS_MAX = 256,
+    SEATS_MAX = 64,
     PIECE_ROWS_MAX = 1 << 24,
     READ_BYTES = 64 * 1024,
     LARGE_BYTES = 128 * 1024, /* answers leave, and it is the next consumer's turn: the client is at work meanwhile */
@@ -171,9 +171,9 @@ static int serve(Runner *runner, struct loan *loan)
         if (ours)
             at = behind;
     }
-    int open = leave(runner, loan);
+    int open = leave(runner, loan), cut = there == READ_BYTES && at > 0; /* cut: the rest of a pull may be behind it */
     pass(runner, loan->socket, at);
-    return open && ours;
+    return open && (ours || cut);
 }
 
 static void visit(Runner *runner, struct loan *loan)
@@ -377,6 +377,14 @@ static PyObject *all_notes(const struct loan *loan)
     return all;
 }
 
+/* Before many are taken back one after the other: no more visits are begun. */
+static PyObject *want_all(PyObject *self, PyObject *nothing)
+{
+    for (int number = 0; number < LOANS_MAX; number++)
+        passes_to(&((Runner *)self)->loans[number], LENT, WANTED);
+    Py_RETURN_NONE;
+}
+
 static PyObject *take_back(PyObject *self, PyObject *which)
 {
     Runner *runner = (Runner *)self;
@@ -509,6 +517,7 @@ static PyObject *fileno_of_bell(PyObject *self, PyObject *nothing)
 static PyMethodDef runner_methods[] = {
     {"fileno", fileno_of_bell, METH_NOARGS, "Can be read when loans were given back."},
     {"lend", lend, METH_VARARGS, "A socket, for so many milliseconds, and seats; the number of the loan, -1 when there are too many."},
+    {"want_all", want_all, METH_NOARGS, "All loans are about to be taken back."},
     {"take_back", take_back, METH_O, "End a loan: what the socket has not taken of its answers, and the notes of each seat."},
     {"given_back", given_back, METH_NOARGS, "The loans that were given back, to be taken back."},
     {"stop", stop, METH_NOARGS, "End the thread."},

@@ -19,6 +19,7 @@ An offset that a consumer committed meanwhile counts unless somebody else has se
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock import logs
@@ -31,8 +32,10 @@ log = logs.get(__name__)
 
 LASTS_MS = 100
 READS_MAX = 1_024  # as READS_MIN, for whom it was not worth it time and again
-FEW_PULLS, MANY_PULLS = 8, 64  # of a loan that was not worth it, and of one that was
-SEATS_MAX = 256
+FEW_PULLS, MANY_PULLS = 8, 64  # of a loan that was not worth it (and one more for each seat), and of one that was
+LOANS_MAX, SEATS_MAX = 64, 64  # as in _backlog.c: loans, and seats of each
+SEAT_PIECES_MAX = 64  # of its table, of each seat
+PIECES_MAX = 128  # of tables, that the seats of a loan share: each is to be got and let go of
 
 Key = tuple[str, str, int]  # group, topic, queue
 # Pulls, messages, bytes; of the last pull the offset asked for and the next one; the last offset committed, or -1.
@@ -51,6 +54,9 @@ class Runner(Protocol):
 
     def given_back(self) -> list[int]: ...
 
+    def want_all(self) -> None:
+        """All are about to be taken back: what the thread is busy with is the last that it does for each."""
+
     def take_back(self, number: int) -> tuple[bytes, list[Note]]:
         """What the socket has not taken of the answers, and what is to be noted of each seat."""
 
@@ -63,6 +69,10 @@ def runner_in_python() -> Runner | None:
 
 
 runner = compiled("penstock.gateway.rocketmq._backlog", runner_in_python)
+
+
+def pieces_of_each(seats: int) -> int:
+    return min(PIECES_MAX // seats, SEAT_PIECES_MAX)
 
 
 class Chance(NamedTuple):
@@ -90,6 +100,7 @@ class Backlog:
         self._runner: Runner | None = None
         self._can = True
         self._loans: dict[int, Loan] = {}
+        self._noted: dict[Key, int] = {}  # offsets that loans have committed a moment ago
         self._round: asyncio.TimerHandle | None = None
         broker.loans.add(self)
 
@@ -101,36 +112,40 @@ class Backlog:
         """
         pace = connection.pace
         pace.reads = pace.reads + 1 if smooth else 0
-        return pace.reads >= pace.needed and self._can and connection.can_be_lent
+        due = pace.reads >= pace.needed and self._can and len(self._loans) < LOANS_MAX
+        return due and connection.can_be_lent
 
-    def lend(self, connection: Connection, chances: list[Chance]) -> None:
+    def lend(self, connection: Connection, chances: Callable[[], list[Chance]]) -> None:
         """It is served as ever where that cannot be done."""
         connection.pace.reads = 0
-        chances = chances[:SEATS_MAX]
-        committed = [self._offsets.find(*chance.key) for chance in chances]
-        try:
-            number = self._lent(connection, chances) if chances else -1
-        except OSError as error:  # the system is short of threads, files or the like
-            log.warning("backlogs are handed out without a thread of their own", error=str(error))
-            self._can, number = False, -1
-        if number < 0:
+        loan = self._lent(connection, chances)
+        if loan is None:
+            connection.pace.needed = min(2 * connection.pace.needed, READS_MAX)
             return
-        loop = asyncio.get_running_loop()
-        self._loans[number] = Loan(number, connection, chances, committed, loop.time())
-        connection.lend(self, number)
+        self._loans[loan.number] = loan
+        connection.lend(self, loan.number)
         if self._round is None:
-            self._round = loop.call_later(LASTS_MS / 1000, self._take_old_back)
+            self._round = asyncio.get_running_loop().call_later(LASTS_MS / 1000, self._take_old_back)
 
-    def _lent(self, connection: Connection, chances: list[Chance]) -> int:
-        """The number of the loan; -1 when nobody is lent, or there are too many."""
-        running = self._running()
-        if running is None:
-            return -1
-        seats = [(*chance.key, chance.version, *chance.ahead) for chance in chances]
-        return running.lend(connection.descriptor, min(chance.lasts_ms for chance in chances), seats)
+    def _lent(self, connection: Connection, chances: Callable[[], list[Chance]]) -> Loan | None:
+        """None when there is nothing to lend, or nobody to lend it to. What only makes things faster costs nobody a
+        connection that can be served without it.
+        """
+        try:
+            found, running = chances(), self._running()
+            if not found or running is None:
+                return None
+            committed = [self._offsets.find(*chance.key) for chance in found]
+            seats = [(*chance.key, chance.version, *chance.ahead) for chance in found]
+            number = running.lend(connection.descriptor, min(chance.lasts_ms for chance in found), seats)
+        except (OSError, MemoryError, ValueError, OverflowError) as error:
+            log.warning("a backlog is handed out the ordinary way", client=connection.address, error=repr(error))
+            return None
+        return None if number < 0 else Loan(number, connection, found, committed, asyncio.get_running_loop().time())
 
     def _running(self) -> Runner | None:
         if self._runner is None and self._can:
+            self._can = False  # unless it starts: once is enough to find out
             self._runner = runner()
             self._can = self._runner is not None
             if self._runner is not None:
@@ -149,9 +164,12 @@ class Backlog:
         old = loop.time() - LASTS_MS / 2000
         for number in [number for number, loan in self._loans.items() if loan.began <= old]:
             self.take_back(number)
+        self._noted.clear()
         self._round = loop.call_later(LASTS_MS / 1000, self._take_old_back) if self._loans else None
 
     def take_all_back(self) -> None:
+        if self._runner is not None and len(self._loans) > 1:
+            self._runner.want_all()
         for number in list(self._loans):
             self.take_back(number)
 
@@ -165,7 +183,7 @@ class Backlog:
             if note[0]:
                 self._note(loan.connection, chance, before, note)
         pace = loan.connection.pace
-        if pulls < FEW_PULLS:
+        if pulls < FEW_PULLS + len(notes):
             pace.needed = min(2 * pace.needed, READS_MAX)
         else:
             pace.reads = pace.needed  # the next read decides
@@ -178,8 +196,10 @@ class Backlog:
         chance.reading.went_on(next_offset)
         self._readers.at(*key, connection, asked)
         self._traffic.got(group, topic, messages, size_bytes)
-        if committed >= 0 and self._offsets.find(*key) == before and not self._resets.concerns(connection, key):
+        unmoved = self._offsets.find(*key) in (before, self._noted.get(key, before))
+        if committed >= 0 and unmoved and not self._resets.concerns(connection, key):
             self._offsets.commit(*key, committed)
+            self._noted[key] = committed
 
     def close(self) -> None:
         self.take_all_back()

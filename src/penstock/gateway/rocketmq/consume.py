@@ -31,7 +31,8 @@ from penstock.gateway.rocketmq.filters import ALL, Wanted, wanted
 from penstock.gateway.rocketmq.groups import GroupRules
 from penstock.gateway.rocketmq.house import House
 from penstock.gateway.rocketmq.records import MINE, Read, Records, Wish
-from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
+from penstock.gateway.rocketmq.refusals import Refusals
+from penstock.gateway.rocketmq.routes import Refused, Route, Routes, code_of, ext_as, refuse
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import Flag, PullFlag, RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import JSON, Frame, pack_head
@@ -77,6 +78,7 @@ class Consume:
         self._groups, self._offsets, self._resets, self._clock, self._bus = groups, offsets, resets, clock, bus
         self._rules, self._traffic, self._readers = rules, traffic, readers
         self._records, self._house = records, house
+        self._refusals = Refusals(groups, clock, bus)
         self._reading: set[asyncio.Task[None]] = set()
         self._filtering = asyncio.Lock()
 
@@ -87,6 +89,13 @@ class Consume:
     def pull(self, frame: Frame, connection: Connection) -> None:
         """Answer with messages, with a corrected offset, or later."""
         asked = ext_as(Pull, frame)
+        try:
+            self._serve(asked, frame, connection)
+        except PenstockError as error:
+            self._refusals.tell(asked, connection, code_of(error))
+            raise
+
+    def _serve(self, asked: Pull, frame: Frame, connection: Connection) -> None:
         self._rules.check_consume(asked.consumerGroup)
         topic = self._topics.get(asked.topic)
         if not topic.permissions & READ:

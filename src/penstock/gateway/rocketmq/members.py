@@ -23,6 +23,7 @@ from penstock.gateway.rocketmq.routes import Refused, Route, Routes, body_as, ex
 from penstock.model import Action
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
+from penstock.wire.rocketmq.requests import Int64
 
 log = logs.get(__name__)
 
@@ -36,7 +37,7 @@ class _Subscription(msgspec.Struct, rename="camel"):
     topic: str
     sub_string: str = "*"
     expression_type: str | None = "TAG"
-    sub_version: int = 0
+    sub_version: Int64 = 0
 
 
 class _Check(msgspec.Struct, rename="camel"):

@@ -9,10 +9,12 @@ answers of one read are put together once and leave together, up to 128 KB; what
 they have left, while the client is at work on them.
 """
 
+from itertools import islice
+
 from penstock.core.broker import Broker
 from penstock.core.fetch import Part, Slices, joined
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.backlog import Backlog, Chance
+from penstock.gateway.rocketmq.backlog import SEATS_MAX, Backlog, Chance, pieces_of_each
 from penstock.gateway.rocketmq.connection import LARGE_BYTES, WAITING_BYTES, Connection, Seat, Standing
 from penstock.gateway.rocketmq.consume import Consume, found_head, limits
 from penstock.gateway.rocketmq.groups import GroupRules
@@ -62,18 +64,19 @@ class OrdinaryPulls:
             at, checked = asked[0], seat.standing if served else None
         self._leave(served, size_bytes, connection)
         if self._backlog.is_due(connection, smooth=smooth and at == end):
-            self._backlog.lend(connection, self._chances(connection))
+            self._backlog.lend(connection, lambda: self._chances(connection))
         return at
 
     def _chances(self, connection: Connection) -> list[Chance]:
         """The seats whose pulls need no look for a while."""
         found: list[Chance] = []
         held: Standing | None = None
-        for key, seat in connection.seats.items():
+        pieces_max = pieces_of_each(min(len(connection.seats), SEATS_MAX))
+        for key, seat in islice(connection.seats.items(), SEATS_MAX):
             if seat.standing is not held and not self._holds(seat.standing, connection):
                 continue
             held = seat.standing
-            ahead = None if self._resets.concerns(connection, key) else seat.reading.ahead()
+            ahead = None if self._resets.concerns(connection, key) else seat.reading.ahead(pieces_max)
             if ahead is not None:
                 found.append(Chance(key, seat.reading, held.subscription.version, *ahead))
         return found

@@ -18,6 +18,7 @@ from penstock.core.topics import WRITE, Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
 from penstock.errors import BadTopicName, MessageTooLarge, PenstockError, TopicNotFound, TopicTerminated
 from penstock.gateway.rocketmq.connection import VERSION, Connection
+from penstock.gateway.rocketmq.dead import DLQ_PREFIX, Tell
 from penstock.gateway.rocketmq.house import CLUSTER, DEFAULT_TOPIC_QUEUES, House
 from penstock.gateway.rocketmq.kept import Kept
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
@@ -40,7 +41,7 @@ from penstock.wire.rocketmq.requests import DEFAULT_TOPIC, Send, SendV2
 _NAME_CHARS = frozenset("%|_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 # What every message gets. Consumers of client 5.x that trace leave out messages that do not name a region.
 ADDED = props.build({props.CLUSTER: CLUSTER, "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"})
-RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
+RETRY_PREFIX = "%RETRY%"
 OWN_LIMIT_VERSION = 121  # from this version on a client's own maxReconsumeTimes counts, before it the group's
 _DELAY, _TAGS = f"{props.DELAY}{props.NAME_END}", f"{props.TAGS}{props.NAME_END}"
 _TIME = "TIME"  # in the names of all timers, and of little else
@@ -82,8 +83,9 @@ class Produce:
         kept: Kept,
         traffic: Traffic,
         ended: Container[int],
+        tell_dead: Tell,
     ) -> None:
-        self._ended = ended
+        self._ended, self._tell_dead = ended, tell_dead
         self._topics, self._publisher, self._house, self._auto_create = topics, publisher, house, auto_create
         self._group_of, self._kept, self._traffic = group_of, kept, traffic
 
@@ -212,6 +214,7 @@ class Produce:
             kept = props.parse(asked.properties)
             kept.pop(props.DELAY, None)
             asked.properties = props.build(kept)
+            self._tell_dead(group, kept, asked.reconsumeTimes)
 
 
 def may_send(topic: Topic) -> bool:

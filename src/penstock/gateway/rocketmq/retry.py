@@ -12,9 +12,10 @@ from penstock.core.topics import Topic, Topics, TopicSettings
 from penstock.core.traffic import Traffic
 from penstock.errors import PenstockError
 from penstock.gateway.rocketmq.connection import Connection
+from penstock.gateway.rocketmq.dead import DLQ_PREFIX, Tell
 from penstock.gateway.rocketmq.delay import delayed, record_of, schedule_topic
 from penstock.gateway.rocketmq.groups import GroupRules
-from penstock.gateway.rocketmq.produce import DLQ_PREFIX, OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
+from penstock.gateway.rocketmq.produce import OWN_LIMIT_VERSION, RETRY_PREFIX, check_rocketmq_name
 from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
@@ -35,10 +36,16 @@ class _SendBack(msgspec.Struct):
 
 class Retry:
     def __init__(
-        self, topics: Topics, records: Records, publisher: Publisher, rules: GroupRules, traffic: Traffic
+        self,
+        topics: Topics,
+        records: Records,
+        publisher: Publisher,
+        rules: GroupRules,
+        traffic: Traffic,
+        tell_dead: Tell,
     ) -> None:
         self._topics, self._records, self._publisher, self._rules = topics, records, publisher, rules
-        self._traffic = traffic
+        self._traffic, self._tell_dead = traffic, tell_dead
         self._busy: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
@@ -59,33 +66,34 @@ class Retry:
 
     async def _sent_back(self, asked: _SendBack, frame: Frame, connection: Connection) -> None:
         def done(error: Exception | None) -> None:
-            if error is None:
-                self._traffic.sent_back(asked.group, origin, 1, record.length)
-                connection.reply(frame, ResponseCode.SUCCESS)
-            else:
+            if error is not None:
                 refuse(connection, frame, error)
+                return
+            self._traffic.sent_back(asked.group, properties[props.RETRY_TOPIC], 1, record.length)
+            if dead:
+                self._tell_dead(asked.group, properties, tries)
+            connection.reply(frame, ResponseCode.SUCCESS)
 
         try:
             message = message_in(memoryview(await self._records.at(asked.offset)))
-            origin = message.properties.get(props.RETRY_TOPIC, message.topic)
-            record = self._record(asked, message)
+            properties, tries = _properties(message), message.reconsume_times
+            dead = asked.delayLevel < 0 or tries >= (asked.maxReconsumeTimes or 0)
+            message.reconsume_times += 1
+            record = (self._dead if dead else self._again)(asked, message, properties)
             self._publisher.publish([record], done, self._publisher.entry_bytes_max)
         except PenstockError as error:
             refuse(connection, frame, error)
 
-    def _record(self, asked: _SendBack, message: Message) -> Record:
-        own_id = message_id(message.store_host, message.physical_offset)
-        properties = {props.RETRY_TOPIC: message.topic, props.ORIGIN_ID: own_id, **message.properties}
-        properties.pop(props.DELAY, None)
-        tries = message.reconsume_times
-        message.reconsume_times += 1
-        if asked.delayLevel < 0 or tries >= (asked.maxReconsumeTimes or 0):
-            return record_of(message, self._topic(DLQ_PREFIX + asked.group, 1), 0, properties)
+    def _dead(self, asked: _SendBack, message: Message, properties: dict[str, str]) -> Record:
+        return record_of(message, self._topic(DLQ_PREFIX + asked.group, 1), 0, properties)
+
+    def _again(self, asked: _SendBack, message: Message, properties: dict[str, str]) -> Record:
         queues = self._rules.of(asked.group).retry_queues
         topic = self._topic(RETRY_PREFIX + asked.group, queues)
         record = record_of(message, topic, random.randrange(min(queues, topic.queue_count)), properties)
+        level = asked.delayLevel or FIRST_LEVEL + message.reconsume_times - 1
         try:
-            return delayed(record, asked.delayLevel or FIRST_LEVEL + tries, schedule_topic(self._topics))
+            return delayed(record, level, schedule_topic(self._topics))
         except Refused:  # its properties have no room for where it belongs: too soon is better than never
             return record
 
@@ -95,3 +103,11 @@ class Retry:
             check_rocketmq_name(name)
             found = self._topics.create_now(name, TopicSettings(write_queues=queues))
         return found
+
+
+def _properties(message: Message) -> dict[str, str]:
+    """From now on: where it came from stays the same, however often it comes back."""
+    own_id = message_id(message.store_host, message.physical_offset)
+    properties = {props.RETRY_TOPIC: message.topic, props.ORIGIN_ID: own_id, **message.properties}
+    properties.pop(props.DELAY, None)
+    return properties

@@ -18,7 +18,7 @@ FIELDS = """
     kind STRING, at_ms BIGINT, topic STRING, `group` STRING, queue INT, messages BIGINT, bytes BIGINT, sent_back BIGINT,
     client_id STRING, address STRING, addresses ARRAY<STRING>, members INT,
     lag BIGINT, produced BIGINT, consumed BIGINT, over_ms BIGINT, unread ARRAY<INT>, read_twice ARRAY<INT>,
-    since_ms BIGINT, refusals BIGINT, asked_offset BIGINT, corrected_offset BIGINT,
+    since_ms BIGINT, refusals BIGINT, code INT, asked_offset BIGINT, corrected_offset BIGINT,
     targets MAP<STRING, STRING>, before STRING, after STRING,
     producer_group STRING, message_id STRING
 """

@@ -60,7 +60,7 @@ RULES = {
     ),
     "refused_pulls": Rule(
         (
-            Mark("kind = 'PullRefused'", _MEMBER),
+            Mark("kind = 'PullRefused' AND coalesce(code, 25) = 25", _MEMBER),  # older events have no code
             Mark("kind = 'RefusalsOver'", {**_MEMBER, **_SERVED, "start": "timestamp_millis(since_ms)", "end": "at"}),
         ),
         30,
