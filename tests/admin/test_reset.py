@@ -137,6 +137,17 @@ async def test_s25_every_instance_of_a_broadcast_group_is_listed_and_confirms_fo
     }
 
 
+async def test_s25_a_broadcast_group_that_is_away_is_reset_and_who_is_away_is_named(engine, orders, join, penstock):
+    member = await join(broadcast=True, offsets={orders: 4})
+    await member.instance.leave(member, consumerGroup=member.group)
+    plan = await engine.plan_reset("readers", "orders", LATEST, None)
+    assert (plan.model, plan.members, [row.target for row in plan.rows]) == ("broadcast", 0, [10, 10])
+    result = await engine.reset_state(plan, await engine.reset(plan))
+    assert (result.instances, result.away) == ([], [member.instance.client_id])
+    assert result.confirmed
+    assert not result.as_planned
+
+
 def test_where_the_broker_keeps_no_account_instances_are_asked_where_they_are():
     queue = MessageQueue("orders", "b", 0)
     row = model.ResetRow("b", 0, 0, 10, 4, 10)

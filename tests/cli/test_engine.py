@@ -16,7 +16,7 @@ from penstock.client.positions import FIRST
 from penstock.client.pull import PullConsumer
 from penstock.testing.server import running
 
-COMMANDS = ("topic", "group", "lag", "reset", "message", "produce", "consume")
+COMMANDS = ("topic", "group", "lag", "reset", "request", "message", "produce", "consume")
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,8 @@ def test_topics(run, of):
         (("lag", "nobody"), "there is no group 'nobody'"),
         (("reset", "nobody", "nowhere", "--to", "latest"), "no broker has topic 'nowhere'"),
         (("reset", "nobody", "nowhere", "--to", "soon"), "'soon' is no place in a queue"),
+        (("request", "approve", "a1b2c3", "--as", "x" * 65), "give yours with --as NAME"),
+        (("request", "show", "a1b2c3"), "there is no request 'a1b2c3'"),
         (("message", "show", "xyz"), "32 or 56 hex digits"),
         (("message", "find", "nowhere", "k"), "no broker has topic 'nowhere'"),
         (("consume", "nowhere", "-e"), "no broker has topic 'nowhere'"),
@@ -288,6 +290,45 @@ def test_a_reset_shows_asks_does_and_reads_back(run, topic, of, broker):
     assert of("lag", group, "-t", topic)["lag"] == 0
     again = of("reset", group, topic, "--to", "2", "--queue", "0", "--yes")
     assert (again["as_planned"], again["queues"][0]["reads"]) == (True, 2)
+
+
+def test_s24_a_reset_that_a_second_person_approves(run, topic, of, broker):
+    run("produce", topic, given="x\n" * 5)
+    group = consumed(broker, topic)
+    asked = ("reset", group, topic, "--to", "latest", "--request", "bad orders", "--as", "ann")
+    code, out, _ = run(*asked)
+    assert code == 0
+    assert "skips 4" in out
+    (id,) = re.findall(r"penstock request approve (\w+)", out)
+    assert of("lag", group, "-t", topic)["lag"] == 4
+    assert [(one["id"], one["asked_by"], one["why"]) for one in of("request", "list")] == [(id, "ann", "bad orders")]
+
+    code, _, err = run("request", "approve", id, "--as", "ann", "--yes")
+    assert (code, "somebody else approves it" in err) == (2, True)
+    code, out, err = run("request", "approve", id, "--as", "bob", given="n\n")
+    assert (code, "nothing was changed" in err, "ann asks for this" in out) == (1, True, True)
+    assert "nobody has decided yet" in run("request", "show", id)[1]
+
+    code, out, _ = run("request", "approve", id, "--as", "bob", given="y\n")
+    assert code == 0
+    assert re.search(r"^penstock +0 +5 +5 +5", out, re.MULTILINE)
+    assert of("lag", group, "-t", topic)["lag"] == 0
+    code, out, _ = run("request", "show", id)
+    assert (code, "approved by bob" in out, "done as planned" in out) == (0, True, True)
+    assert of("request", "list") == []
+    assert re.search(rf"^{id} +done .* ann +bob +bad orders$", run("request", "list", "--all")[1], re.MULTILINE)
+
+
+def test_a_request_is_rejected(run, topic, of, broker):
+    run("produce", topic, given="x\n" * 5)
+    group = consumed(broker, topic)
+    asked = of("reset", group, topic, "--to", "latest", "--request", "bad orders", "--as", "ann")
+    id = asked["request"]["id"]
+    assert run("request", "reject", id, "--as", "bob")[:2] == (0, f"{id} is rejected\n")
+    assert "rejected by bob" in run("request", "show", id)[1]
+    code, _, err = run("request", "approve", id, "--as", "cleo", "--yes")
+    assert (code, f"request {id} is rejected already, by bob" in err) == (2, True)
+    assert of("lag", group, "-t", topic)["lag"] == 4
 
 
 def test_what_comes_from_elsewhere_cannot_drive_the_terminal(run, topic, of):

@@ -62,6 +62,13 @@ class Engine(Protocol):
         """The same result, asked for again."""
         ...
 
+    async def kept(self, space: str) -> dict[str, str]:
+        """Texts that tools keep with the engine, by their keys in a space."""
+        ...
+
+    async def keep(self, space: str, key: str, value: str) -> None: ...
+    async def forget(self, space: str, key: str) -> None: ...
+
 
 def opened(url: str) -> AbstractAsyncContextManager[Engine]:
     """The engine at an address; NoEngine when there is no such kind."""

@@ -174,7 +174,7 @@ class ResetRow(msgspec.Struct):
 
 
 class ResetPlan(msgspec.Struct):
-    """What a reset would do. `way` is the engine's."""
+    """What a reset would do. `way` is the engine's; `by` is who wants it, for the record."""
 
     group: str
     topic: str
@@ -184,6 +184,7 @@ class ResetPlan(msgspec.Struct):
     rows: list[ResetRow]
     way: str
     time_ms: int = -1
+    by: str = ""
 
 
 class ResetDone(msgspec.Struct):
@@ -216,3 +217,13 @@ class ResetInstance(msgspec.Struct):
 class ResetResult(msgspec.Struct):
     queues: list[ResetDone]
     instances: list[ResetInstance]  # of a broadcast group
+    away: list[str] = []  # ClientIDs of instances that were there within a week, and could not be told
+
+    @property
+    def confirmed(self) -> bool:
+        """By all who were told."""
+        return all(one.confirmed for one in self.instances)
+
+    @property
+    def as_planned(self) -> bool:
+        return self.confirmed and not self.away and all(one.as_planned for one in self.queues)

@@ -27,8 +27,8 @@ async def plan(operator: Operator, group: str, topic: str, to: Place, queue: int
     if not queues:
         raise NotThere(f"topic {topic!r} has no queue {queue}")
     there = await operator.connections(group)
-    broadcast = there is not None and there.message_model == "BROADCASTING"
-    told = await operator.client_offsets(group, topic) if broadcast else None
+    told = await _told(operator, group, topic, there)
+    broadcast = told is not None
     rows = list(await asyncio.gather(*(_row(operator, group, one, to, told) for one in queues)))
     if not broadcast and all(row.now is None for row in rows):
         raise NotThere(f"group {group!r} has no offset on topic {topic!r}: it has never consumed it")
@@ -42,6 +42,16 @@ async def plan(operator: Operator, group: str, topic: str, to: Place, queue: int
         way=await _way(operator, topic, to, queue, broadcast, online=there is not None),
         time_ms={EARLIEST: _BEGINNING_MS, TIME: to.value}.get(to.kind, _END_MS),
     )
+
+
+async def _told(
+    operator: Operator, group: str, topic: str, there: tables.Connections | None
+) -> tables.ClientOffsets | None:
+    """Of a broadcast group what its instances say; None of any other. Penstock knows which do, also when all are away."""
+    if there is not None and there.message_model != "BROADCASTING":
+        return None
+    told = await operator.client_offsets(group, topic)
+    return told if there is not None or told.broadcast else None
 
 
 async def _row(
@@ -109,7 +119,7 @@ async def carry_out(operator: Operator, planned: model.ResetPlan) -> model.Reset
 async def _at_once(operator: Operator, planned: model.ResetPlan) -> dict[MessageQueue, int]:
     found: dict[MessageQueue, int] = {}
     for address in (await operator.masters_of(planned.topic)).values():
-        found |= await operator.reset(address, planned.group, planned.topic, planned.time_ms)
+        found |= await operator.reset(address, planned.group, planned.topic, planned.time_ms, by=planned.by)
     return found
 
 
@@ -118,7 +128,7 @@ async def _by_queue(operator: Operator, planned: model.ResetPlan) -> dict[Messag
     found: dict[MessageQueue, int] = {}
     for row in planned.rows:
         found |= await operator.reset(
-            masters[row.broker], planned.group, planned.topic, queue=row.queue, offset=row.target
+            masters[row.broker], planned.group, planned.topic, queue=row.queue, offset=row.target, by=planned.by
         )
     return found
 
@@ -139,7 +149,7 @@ async def state(operator: Operator, planned: model.ResetPlan, result: model.Rese
     """Read back: the offsets of a cluster group, the instances of a broadcast group."""
     if planned.model == model.BROADCAST:
         told = await operator.client_offsets(planned.group, planned.topic)
-        return model.ResetResult(result.queues, instances_of(planned, told))
+        return model.ResetResult(result.queues, instances_of(planned, told), told.reset.away if told.reset else [])
     for done in result.queues:
         queue = MessageQueue(planned.topic, done.broker, done.queue)
         done.reads = await positions.committed(operator.cluster, planned.group, queue, young_is_zero=False)

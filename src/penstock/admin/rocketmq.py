@@ -250,6 +250,17 @@ class RocketmqEngine:
     async def reset_state(self, plan: model.ResetPlan, result: model.ResetResult) -> model.ResetResult:
         return await reset.state(self._operator, plan, result)
 
+    # --- what tools keep ----------------------------------------------------------------------------------------------
+
+    async def kept(self, space: str) -> dict[str, str]:
+        return await self._operator.kept(space)
+
+    async def keep(self, space: str, key: str, value: str) -> None:
+        await self._operator.keep(space, key, value)
+
+    async def forget(self, space: str, key: str) -> None:
+        await self._operator.forget(space, key)
+
 
 def kind_of(name: str, own: Iterable[str] = ()) -> str:
     """What a topic is for, by its name. `own` are the names of brokers and clusters: each has a topic of its name."""

@@ -21,6 +21,7 @@ COMMANDS = {
     "group": "penstock.cli.group",
     "lag": "penstock.cli.lag",
     "reset": "penstock.cli.reset",
+    "request": "penstock.cli.request",
     "message": "penstock.cli.message",
     "produce": "penstock.cli.produce",
     "consume": "penstock.cli.consume",

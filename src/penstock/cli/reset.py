@@ -1,4 +1,6 @@
-"""`penstock reset`: send a group somewhere else in a topic. It shows what would change, queue by queue, and asks."""
+"""`penstock reset`: send a group somewhere else in a topic. It shows what would change, queue by queue, and asks; or
+keeps that as a request, for somebody else to approve (`request.py`).
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -9,12 +11,14 @@ from penstock.cli.shared import (
     DEFAULT_ENGINE,
     EXIT_BAD_NEWS,
     EXIT_DONE,
+    As,
     AsJson,
     EngineUrl,
     Yes,
     as_json,
     asked,
     cell,
+    operator,
     print_table,
     struct_of,
     sure,
@@ -23,6 +27,12 @@ from penstock.cli.shared import (
 if TYPE_CHECKING:
     from penstock.admin.engine import Engine
     from penstock.admin.model import ResetPlan, ResetResult
+    from penstock.admin.place import Place
+
+WaitS = Annotated[
+    float,
+    typer.Option("--wait-s", min=0, help="How long to wait until all instances of a broadcast group have confirmed."),
+]
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
@@ -43,10 +53,12 @@ def reset(
     ],
     queue: Annotated[int | None, typer.Option("--queue", "-p", min=0, help="Only this queue of each broker.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    why: Annotated[
+        str, typer.Option("--request", metavar="WHY", help="Do not do it, but ask for it: somebody else approves it.")
+    ] = "",
+    name: As = "",
     yes: Yes = False,
-    wait_s: Annotated[
-        float, typer.Option(min=0, help="How long to wait until all instances of a broadcast group have confirmed.")
-    ] = 15.0,
+    wait_s: WaitS = 15.0,
     engine: EngineUrl = DEFAULT_ENGINE,
     json: AsJson = False,
 ) -> None:
@@ -60,37 +72,51 @@ def reset(
     from penstock.clock import SystemClock
 
     where = place(to, SystemClock().now_ms())
+    by = operator(name)
     plan = asked(engine, lambda e: e.plan_reset(group, topic, where, queue))
-    _show_plan(plan, sys.stderr if json else sys.stdout)
+    show_plan(plan, sys.stderr if json else sys.stdout)
     if dry:
         print(as_json({"plan": plan}) if json else "nothing was changed")
-        return
-    if not sure(f"reset {group} on {topic}?", yes):
+    elif why:
+        _ask(plan, where, queue, why, by, engine, json)
+    else:
+        plan.by = by
+        want(f"reset {group} on {topic}?", yes)
+        show_result(plan, asked(engine, lambda e: done(e, plan, wait_s)), json)
+
+
+def _ask(plan: "ResetPlan", to: "Place", queue: int | None, why: str, by: str, engine: str, json: bool) -> None:
+    from penstock.admin import requests
+    from penstock.clock import SystemClock
+
+    request = requests.asked(plan, to, queue, why, by, SystemClock().now_ms())
+    asked(engine, lambda e: requests.ask(e, request))
+    if json:
+        print(as_json({"plan": plan, "request": request}))
+    else:
+        print(f"nothing was changed: {by} has asked for it. Somebody else says: penstock request approve {request.id}")
+
+
+def want(question: str, yes: bool) -> None:
+    """Ends the command where it is not wanted after all."""
+    if not sure(question, yes):
         print("nothing was changed", file=sys.stderr)
         raise typer.Exit(EXIT_BAD_NEWS)
-    result = asked(engine, lambda e: _done(e, plan, wait_s))
-    well = all(one.as_planned for one in result.queues) and all(one.confirmed for one in result.instances)
-    if json:
-        instances = [struct_of(one, confirmed=one.confirmed) for one in result.instances]
-        print(as_json({"plan": plan, "queues": result.queues, "instances": instances, "as_planned": well}))
-    else:
-        _show_result(result)
-    raise typer.Exit(EXIT_DONE if well else EXIT_BAD_NEWS)
 
 
-async def _done(engine: "Engine", plan: "ResetPlan", wait_s: float) -> "ResetResult":
+async def done(engine: "Engine", plan: "ResetPlan", wait_s: float) -> "ResetResult":
     """Reset, and wait for the instances of a broadcast group."""
     import asyncio
 
     result = await engine.reset(plan)
     until = asyncio.get_running_loop().time() + wait_s
-    while not all(one.confirmed for one in result.instances) and asyncio.get_running_loop().time() < until:
+    while not result.confirmed and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(ASK_AGAIN_S)
         result = await engine.reset_state(plan, result)
     return result
 
 
-def _show_plan(plan: "ResetPlan", out: TextIO) -> None:
+def show_plan(plan: "ResetPlan", out: TextIO) -> None:
     who = f"{plan.members} online" if plan.members else "nobody online"
     print(f"{plan.group} on {plan.topic} to {plan.to} ({plan.model}, {who}):\n", file=out)
     rows = [
@@ -107,8 +133,19 @@ def _words(moves: int | None) -> str:
     return f"skips {moves}" if moves > 0 else f"again {-moves}" if moves else "stays"
 
 
-def _show_result(result: "ResetResult") -> None:
-    broadcast = bool(result.instances)
+def show_result(plan: "ResetPlan", result: "ResetResult", json: bool) -> None:
+    """It ends the command."""
+    if json:
+        instances = [struct_of(one, confirmed=one.confirmed) for one in result.instances]
+        what = {"plan": plan, "queues": result.queues, "instances": instances, "away": result.away}
+        print(as_json({**what, "as_planned": result.as_planned}))
+    else:
+        _print_result(plan, result)
+    raise typer.Exit(EXIT_DONE if result.as_planned else EXIT_BAD_NEWS)
+
+
+def _print_result(plan: "ResetPlan", result: "ResetResult") -> None:
+    broadcast = plan.model == "broadcast"
     rows = [
         (one.broker, one.queue, one.target, one.set_to, "-" if broadcast else cell(one.reads)) for one in result.queues
     ]
@@ -120,3 +157,6 @@ def _show_result(result: "ResetResult") -> None:
             for one in result.instances
         ]
         print_table(("instance", "address", "queues confirmed", "confirmed"), instances)
+    if result.away:
+        print("\naway, and not told (they keep their own offsets: reset again when they are back):")
+        print("\n".join(f"  {cell(client_id)}" for client_id in result.away))

@@ -29,6 +29,12 @@ EngineUrl = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+As = Annotated[
+    str,
+    typer.Option(
+        "--as", envvar="PENSTOCK_OPERATOR", metavar="NAME", help="Who you are, for the record [your login's name]."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 T = TypeVar("T")
@@ -66,6 +72,18 @@ def asked(url: str, work: "Callable[[Engine], Coroutine[Any, Any, T]]", level: s
         return asyncio.run(run())
     except Unreachable as error:
         raise ConfigError(f"{error} (is it running, and is --engine {url} right?)") from None
+
+
+def operator(name: str) -> str:
+    """Who gives a command: as they say, or else as this machine knows them."""
+    import getpass
+
+    from penstock.admin.requests import named
+
+    try:
+        return named(name or getpass.getuser())
+    except (OSError, KeyError):  # a user without a name
+        return "unknown"
 
 
 def as_json(value: object) -> str:

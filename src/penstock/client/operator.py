@@ -189,17 +189,42 @@ class Operator:
             for client, offsets in there.offsets.items():
                 found.offsets[client] = {**found.offsets.get(client, {}), **offsets}
             found.reset = there.reset or found.reset
+            found.broadcast = there.broadcast or found.broadcast
         return found
 
     async def reset(
-        self, address: str, group: str, topic: str, time_ms: int = -1, queue: int = -1, offset: int = -1
+        self, address: str, group: str, topic: str, time_ms: int = -1, queue: int = -1, offset: int = -1, by: str = ""
     ) -> dict[MessageQueue, int]:
-        """Reset one broker's queues to a time (-1: to their ends), or one of them to an offset; what it has set."""
+        """Reset one broker's queues to a time (-1: to their ends), or one of them to an offset; what it has set. `by`
+        is who wants it: Penstock puts it on record.
+        """
         ext = {"group": group, "topic": topic, "timestamp": str(time_ms), "isForce": "true"}
+        ext |= {"by": by} if by else {}
         if queue >= 0:
             ext |= {"queueId": str(queue), "offset": str(offset)}
         answer = await self.cluster.get(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         return _read(answer, address, tables.offsets_in)
+
+    # --- what tools keep at the name servers --------------------------------------------------------------------------
+
+    async def kept(self, space: str) -> dict[str, str]:
+        answer = await self.cluster.ask_names(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": space})
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        if answer.code != ResponseCode.SUCCESS:
+            raise refusal(answer, ";".join(self._servers))
+        found = _read(answer, self._servers[0], lambda body: fastjson.table(fastjson.loads(body), "table"))
+        return {str(key): str(value) for key, value in found.items()}
+
+    async def keep(self, space: str, key: str, value: str) -> None:
+        """At all of them: they do not tell each other."""
+        ext = {"namespace": space, "key": key, "value": value}
+        for server in self._servers:
+            await self.cluster.get(server, RequestCode.PUT_KV_CONFIG, ext)
+
+    async def forget(self, space: str, key: str) -> None:
+        for server in self._servers:
+            await self.cluster.get(server, RequestCode.DELETE_KV_CONFIG, {"namespace": space, "key": key})
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

@@ -97,13 +97,17 @@ class ResetState(msgspec.Struct, rename="camel"):
     targets: dict[int, int] = {}
     broadcast: bool = False
     instances: list[ResetInstance] = []
+    away: list[str] = []  # ClientIDs of those that broadcast, and were not there to be told
 
 
 class ClientOffsets(msgspec.Struct):
-    """How far the instances of a group say that they are, by ClientID; and the last reset where the broker keeps it."""
+    """How far the instances of a group say that they are, by ClientID; and the last reset where the broker keeps it.
+    `broadcast`: it is known to broadcast, though nobody of it may be online.
+    """
 
     offsets: dict[str, dict[MessageQueue, int]] = {}
     reset: ResetState | None = None
+    broadcast: bool = False
 
 
 def queue_in(key: str) -> MessageQueue:
@@ -137,8 +141,9 @@ def client_offsets_in(body: memoryview) -> ClientOffsets:
     found = fastjson.loads(body)
     by_client = fastjson.table(found, "consumerTable")
     offsets = {client: _offsets(table) for client, table in by_client.items() if isinstance(table, dict)}
-    reset = found.get("reset") if isinstance(found, dict) else None
-    return ClientOffsets(offsets, msgspec.convert(reset, ResetState, strict=False) if reset else None)
+    more = found if isinstance(found, dict) else {}
+    reset = msgspec.convert(more["reset"], ResetState, strict=False) if more.get("reset") else None
+    return ClientOffsets(offsets, reset, more.get("broadcast") is True)
 
 
 def _offsets(table: dict[str, object]) -> dict[MessageQueue, int]:

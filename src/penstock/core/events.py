@@ -252,6 +252,7 @@ class ResetAsked(Event):
     broadcast: bool
     targets: dict[str, str]  # offset by queue
     before: dict[str, str] = {}  # offset by queue, where there was one
+    by: str = ""  # who wanted it, as their tool says
 
 
 class ResetTold(Event):

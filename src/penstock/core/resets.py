@@ -72,8 +72,8 @@ class Resets:
         """Whether the instances of a group keep their offsets, also when none of them is there."""
         return group.broadcast if group is not None else name in self._broadcasts
 
-    def ask(self, name: str, topic: str, targets: dict[int, int], group: Group | None) -> Status:
-        """Begin a reset. `group` is there when some of its members are."""
+    def ask(self, name: str, topic: str, targets: dict[int, int], group: Group | None, by: str = "") -> Status:
+        """Begin a reset. `group` is there when some of its members are; `by` is for the record."""
         broadcast = self.is_broadcast(name, group)
         known = self._offsets.of(name, topic)
         if not broadcast and not known:
@@ -82,7 +82,7 @@ class Resets:
         status = self._status[name, topic] = self._begun(name, topic, targets, broadcast, now_ms)
         before = _texts({queue: known[queue] for queue in targets if queue in known})
         asked = ResetAsked(
-            at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets), before=before
+            at_ms=now_ms, group=name, topic=topic, broadcast=broadcast, targets=_texts(targets), before=before, by=by
         )
         self._bus.emit(asked)
         for queue, offset in targets.items():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from penstock.admin import requests
 from penstock.admin.engine import opened
 from penstock.admin.errors import AlreadyThere, NotPossible, NotThere
 from penstock.admin.model import Outgoing
@@ -135,6 +136,21 @@ async def test_s18_a_group_that_is_offline_is_reset(broker, engine, made, group,
     result = await engine.reset(plan)
     assert all(one.as_planned and one.reads == one.target for one in result.queues)
     assert {line.queue: line.committed for line in await engine.lag(group, made)} == after
+
+
+async def test_s24_a_reset_that_a_second_person_approves(broker, engine, made, group):
+    """Name servers of all kinds keep requests, and only Penstock's takes the name that goes with a reset."""
+    await consumed(broker, group, made, 2)
+    plan = await engine.plan_reset(group, made, LATEST, None)
+    asked = requests.asked(plan, LATEST, None, 'too old: "2" \u2713', "ann", 1_000)
+    await requests.ask(engine, asked)
+    assert asked in await requests.all_of(engine)
+    approved = await requests.decide(engine, asked.id, requests.APPROVED, "bob", 2_000)
+    plan.by = approved.line()
+    await requests.carried_out(engine, approved, engine.reset(plan))
+    kept = await requests.find(engine, asked.id)
+    assert (kept.state, kept.why, kept.decided_by) == ("done", asked.why, "bob")
+    assert [(one.queue, one.set_to, one.reads) for one in kept.outcome.queues] == [(0, 5, 5), (1, 5, 5)]
 
 
 @pytest.mark.parametrize(("to", "again_from"), [(Place("offset", 3), 3), (EARLIEST, 0)], ids=["offset", "earliest"])

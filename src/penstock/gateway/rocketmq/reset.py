@@ -32,6 +32,7 @@ from penstock.wire.rocketmq.frame import Frame
 STATUS_TIMEOUT_MS = 4_000
 NOW = -1  # the time that stands for "skip everything there is"
 PULLS_SUFFICE_VERSION = 413  # 5.0
+BY_CHARS_MAX = 200
 ASLEEP_MS = 15_000  # over a 220: meanwhile its pulls tell a client the rest
 
 
@@ -42,6 +43,7 @@ class _Reset(msgspec.Struct):
     isForce: bool = False  # noqa: N815  # the wire's name
     queueId: int = -1  # noqa: N815
     offset: int | None = None
+    by: str = ""  # ours, and only for the record
 
 
 class _Status(msgspec.Struct):
@@ -69,7 +71,7 @@ class Reset:
         asked = ext_as(_Reset, frame)
         group = self._groups.find(asked.group)
         targets = self._targets(asked, group)
-        self._resets.ask(asked.group, asked.topic, targets, group)
+        self._resets.ask(asked.group, asked.topic, targets, group, asked.by[:BY_CHARS_MAX])
         body = with_table("offsetTable", [(QueueName(BROKER, q, asked.topic), offset) for q, offset in targets.items()])
         ext = {"topic": asked.topic, "group": asked.group, "timestamp": str(asked.timestamp)}
         ext["isForce"] = "true" if asked.isForce else "false"
@@ -117,7 +119,8 @@ class Reset:
     def status(self, frame: Frame, connection: Connection) -> None:
         asked = ext_as(_Status, frame)
         group = self._groups.find(asked.group)
-        if group is None and self._resets.status(asked.group, asked.topic) is None:
+        broadcast = self._resets.is_broadcast(asked.group, group)
+        if group is None and not broadcast and self._resets.status(asked.group, asked.topic) is None:
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {asked.group!r} is connected")
         task = asyncio.ensure_future(self._ask_all(asked, group, frame, connection))
         self._busy.add(task)
@@ -140,7 +143,8 @@ class Reset:
         for (client_id, _), answer in zip(lines, answers, strict=True):
             if isinstance(answer, Frame) and answer.code == ResponseCode.SUCCESS:
                 parts.append(msgspec.json.encode(client_id) + b":" + _table_in(bytes(answer.body)))
-        body = b'{"consumerTable":{%b}%b}' % (b",".join(parts), self._last(asked))
+        ours = self._last(asked) + (b',"broadcast":true' if self._resets.is_broadcast(asked.group, group) else b"")
+        body = b'{"consumerTable":{%b}%b}' % (b",".join(parts), ours)
         connection.reply(frame, ResponseCode.SUCCESS, body=body)
 
     def _last(self, asked: _Status) -> bytes:

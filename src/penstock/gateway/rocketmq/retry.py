@@ -19,6 +19,7 @@ from penstock.gateway.rocketmq.produce import OWN_LIMIT_VERSION, RETRY_PREFIX, c
 from penstock.gateway.rocketmq.records import Records
 from penstock.gateway.rocketmq.routes import Refused, Route, Routes, ext_as, refuse
 from penstock.model import Action
+from penstock.wire.cross.names import EMPTY
 from penstock.wire.rocketmq import properties as props
 from penstock.wire.rocketmq.codes import RequestCode, ResponseCode
 from penstock.wire.rocketmq.frame import Frame
@@ -75,7 +76,7 @@ class Retry:
             connection.reply(frame, ResponseCode.SUCCESS)
 
         try:
-            message = message_in(memoryview(await self._records.at(asked.offset)))
+            message = _filled(message_in(memoryview(await self._records.at(asked.offset))))
             properties, tries = _properties(message), message.reconsume_times
             dead = asked.delayLevel < 0 or tries >= (asked.maxReconsumeTimes or 0)
             message.reconsume_times += 1
@@ -103,6 +104,13 @@ class Retry:
             check_rocketmq_name(name)
             found = self._topics.create_now(name, TopicSettings(write_queues=queues))
         return found
+
+
+def _filled(message: Message) -> Message:
+    """Pulsar's producers send empty bodies, and who takes it again may be a client that breaks over one."""
+    if not message.body:
+        message.body, message.properties[EMPTY] = b" ", "true"
+    return message
 
 
 def _properties(message: Message) -> dict[str, str]:
