@@ -47,7 +47,7 @@ async def plan(operator: Operator, group: str, topic: str, to: Place, queue: int
 async def _told(
     operator: Operator, group: str, topic: str, there: tables.Connections | None
 ) -> tables.ClientOffsets | None:
-    """Of a broadcast group what its instances say; None of any other. Penstock knows which do, also when all are away."""
+    """Of a broadcast group what its instances say; None of any other. Penstock knows them while they are away, too."""
     if there is not None and there.message_model != "BROADCASTING":
         return None
     told = await operator.client_offsets(group, topic)
