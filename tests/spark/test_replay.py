@@ -96,6 +96,18 @@ def test_s52_killed_between_two_slices_it_goes_on(spark, settings, received):
     assert sorted(int(row.body) for row in received(settings.into)) == list(range(30, 50, 2))
 
 
+@pytest.mark.parametrize("fills", [True, False])
+def test_an_empty_body_is_filled_where_none_may_be_empty(spark, fills):
+    """Archived from Pulsar, into RocketMQ; what was filled before says so still."""
+    bodies = [(b"", None), (b"", {"a": "b"}), (b" ", {"PULSAR_EMPTY": "true"}), (b"x", {"a": "b"})]
+    rows = [("t", 0, n, None, None, body, more, NOON, "a") for n, (body, more) in enumerate(bodies)]
+    found = replay.as_messages(spark.createDataFrame(rows, MESSAGES), "r", fills).orderBy("offset").collect()
+    assert [bytes(row.body) for row in found] == ([b" ", b" "] if fills else [b"", b""]) + [b" ", b"x"]
+    marked = [row.properties.get("PULSAR_EMPTY") for row in found]
+    assert marked == (["true", "true"] if fills else [None, None]) + ["true", None]
+    assert [row.properties.get("a") for row in found] == [None, "b", None, "b"]
+
+
 def test_into_the_queues_that_they_came_from_in_the_order_of_time(spark, settings, received):
     replay.run(msgspec.structs.replace(settings, keep_queues=True), spark=spark)
     by_queue = {}

@@ -201,8 +201,15 @@ def packed(rows: Rows) -> Packed:
     properties = pc.binary_join_element_wise(*parts, b"") if parts else None
     marks = tag_marks(rows.tags, len(rows)) if rows.delay_ms is None else rows.delay_ms
     checksums = np.frombuffer(numbers.checksums(data_of(rows.body), offsets_of(rows.body)), np.uint32)
-    columns = (rows.queue, np.diff(offsets_of(rows.body)), properties_bytes, checksums, marks)
+    columns = (rows.queue, _body_bytes(rows), properties_bytes, checksums, marks)
     return Packed(columns, _used(rows.body), memoryview(b"") if properties is None else _used(properties))
+
+
+def _body_bytes(rows: Rows) -> Numbers:
+    lengths: Numbers = np.diff(offsets_of(rows.body))
+    if len(lengths) and not lengths.min():
+        raise BadRows("a row has an empty body, which RocketMQ refuses: filter such rows out, or fill them in")
+    return lengths
 
 
 def _used(column: pa.BinaryArray) -> memoryview:
@@ -215,7 +222,7 @@ def batch(rows: Rows) -> Messages:
     """As a send of several messages carries them."""
     parts, properties_bytes = _properties(rows)
     heads = np.zeros(len(rows), dtype=_BATCHED)
-    heads["body_bytes"] = np.diff(offsets_of(rows.body))
+    heads["body_bytes"] = _body_bytes(rows)
     heads["length"] = _BATCHED.itemsize + heads["body_bytes"] + 2 + properties_bytes
     tail = _fixed(properties_bytes.astype(">u2"))
     whole = pc.binary_join_element_wise(_fixed(heads), rows.body, tail, *parts, b"")

@@ -170,6 +170,7 @@ async def test_what_is_wrong_with_a_message_is_told_and_nothing_is_staged(writer
         changed(body, body_at, huge): "above the limit",
         changed(body, body_at, struct.pack(">ii", -1, 10)): "less than 0",
         changed(body, properties_at, struct.pack(">i", -1)): "less than 0",
+        changed(body, body_at, struct.pack(">ii", 9, 0)): "body of a message is empty",
         changed(body, properties_at, struct.pack(">i", 32_767)): "above 32767 bytes",
         changed(body, properties_at, huge): "above 32767 bytes",
         changed(body, queue_at + 4, struct.pack(">i", 8)): "has queues 0 to 7, not 8",

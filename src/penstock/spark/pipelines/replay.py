@@ -20,8 +20,10 @@ import msgspec
 
 from penstock.admin.place import TIME, place
 from penstock.errors import ConfigError
+from penstock.spark.options import SCHEME
 from penstock.spark.pipelines import archive, running
 from penstock.spark.pipelines.files import parquet_files, put_whole, synced
+from penstock.wire.cross.names import EMPTY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +37,7 @@ ADDED = (
 )  # fmt: skip
 
 
-TOLD = ("REPLAY_ID", "REPLAY_STORED_MS")
+TOLD = ("REPLAY_ID", "REPLAY_STORED_MS", EMPTY)
 
 
 class Settings(running.Settings, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ def prepared(spark: "SparkSession", settings: Settings, asked: Request, state: P
         return plan
     slices = state / "slices"
     shutil.rmtree(slices, ignore_errors=True)
-    rows = as_messages(span(spark, settings, asked), state.name)
+    rows = as_messages(span(spark, settings, asked), state.name, fills=not settings.service.startswith(SCHEME))
     count = rows.count()
     parts = rows.repartitionByRange(-(-count // settings.slice_rows) or 1, "store_time", "broker", "queue", "offset")
     parts = parts.sortWithinPartitions("store_time", "broker", "queue", "offset").drop("store_time", "broker", "offset")
@@ -137,13 +139,19 @@ def span(spark: "SparkSession", settings: Settings, asked: Request) -> "DataFram
     return rows.where(within & f.col("day").between(*days))
 
 
-def as_messages(rows: "DataFrame", replay: str) -> "DataFrame":
-    """What the sink takes, with the columns that order it."""
+def as_messages(rows: "DataFrame", replay: str, fills: bool) -> "DataFrame":
+    """What the sink takes, with the columns that order it. `fills` an empty body, which RocketMQ does not take, with a
+    space.
+    """
     from pyspark.sql import functions as f
 
-    values = f.lit(replay), f.unix_millis("store_time").cast("string")
-    told = f.create_map(*(part for name, value in zip(TOLD, values, strict=True) for part in (f.lit(name), value)))
     none = f.create_map().cast("map<string,string>")
+    empty = (f.length("body") == 0) & f.lit(fills)
+    filled = f.when(empty, "true").otherwise(f.try_element_at(f.coalesce("properties", none), f.lit(EMPTY)))
+    values = f.lit(replay), f.unix_millis("store_time").cast("string"), filled
+    told = f.create_map(*(part for name, value in zip(TOLD, values, strict=True) for part in (f.lit(name), value)))
     own = f.map_filter(f.coalesce("properties", none), lambda name, _: ~name.isin(*ADDED, *TOLD))
     ordered = ("store_time", "broker", "queue", "offset")
-    return rows.select(*ordered, "key", "tags", "body", f.map_concat(own, told).alias("properties"))
+    properties = f.map_filter(f.map_concat(own, told), lambda _, value: value.isNotNull())
+    body = f.when(empty, f.lit(b" ")).otherwise(f.col("body"))
+    return rows.select(*ordered, "key", "tags", body.alias("body"), properties.alias("properties"))

@@ -142,6 +142,8 @@ def _table(body: memoryview) -> tuple[int, Columns, int]:
 def _check_sizes(body_bytes: Numbers, properties_bytes: Numbers, lengths: Numbers, expected: Expected) -> None:
     if int(body_bytes.min()) < 0 or int(properties_bytes.min()) < 0:
         raise StagedError("the body or the properties of a message have less than 0 bytes")
+    if not int(body_bytes.min()):
+        raise StagedError("the body of a message is empty, and not every consumer can take that: send some byte")
     if int(properties_bytes.max()) + len(expected.added) > props.BYTES_MAX:
         raise StagedError(f"the properties of a message are above {props.BYTES_MAX} bytes")
     if int(lengths.max()) > expected.record_bytes_max:
