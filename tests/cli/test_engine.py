@@ -300,6 +300,8 @@ def test_s24_a_reset_that_a_second_person_approves(run, topic, of, broker):
     assert code == 0
     assert "skips 4" in out
     (id,) = re.findall(r"penstock request approve (\w+)", out)
+    code, _, err = run("reset", group, topic, "--to", "latest", "--request", "", "--yes")
+    assert (code, "say why" in err) == (2, True)
     assert of("lag", group, "-t", topic)["lag"] == 4
     assert [(one["id"], one["asked_by"], one["why"]) for one in of("request", "list")] == [(id, "ann", "bad orders")]
 

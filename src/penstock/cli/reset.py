@@ -54,8 +54,8 @@ def reset(
     queue: Annotated[int | None, typer.Option("--queue", "-p", min=0, help="Only this queue of each broker.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     why: Annotated[
-        str, typer.Option("--request", metavar="WHY", help="Do not do it, but ask for it: somebody else approves it.")
-    ] = "",
+        str | None, typer.Option("--request", metavar="WHY", help="Do not do it, but ask for it: somebody else approves it.")
+    ] = None,
     name: As = "",
     yes: Yes = False,
     wait_s: WaitS = 15.0,
@@ -77,7 +77,7 @@ def reset(
     show_plan(plan, sys.stderr if json else sys.stdout)
     if dry:
         print(as_json({"plan": plan}) if json else "nothing was changed")
-    elif why:
+    elif why is not None:
         _ask(plan, where, queue, why, by, engine, json)
     else:
         plan.by = by
