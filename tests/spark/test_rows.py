@@ -50,7 +50,11 @@ text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=[
 maps = st.lists(st.tuples(text, text), max_size=3, unique_by=lambda pair: pair[0])
 
 
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=20), st.none() | text, st.none() | text, st.none() | maps), min_size=1))
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=20), st.none() | text, st.none() | text, st.none() | maps), min_size=1
+    )
+)
 def test_a_row_is_a_message_whatever_it_holds(values):
     """Decoded by the client's code, and taken by the broker's, which trusts nobody."""
     bodies, keys, tags, maps = (list(column) for column in zip(*values, strict=True))

@@ -54,7 +54,8 @@ def reset(
     queue: Annotated[int | None, typer.Option("--queue", "-p", min=0, help="Only this queue of each broker.")] = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     why: Annotated[
-        str | None, typer.Option("--request", metavar="WHY", help="Do not do it, but ask for it: somebody else approves it.")
+        str | None,
+        typer.Option("--request", metavar="WHY", help="Do not do it, but ask for it: somebody else approves it."),
     ] = None,
     name: As = "",
     yes: Yes = False,

@@ -101,10 +101,10 @@ class Reader:
         """How far from what `slices_now` has just found it stays as easy, and until when."""
         return self._easy_around(found.parts[-1][2][-2], STRETCH_BLOCKS)
 
-    def easy_at(self, table: QueueTable, row: int) -> Easy:
+    def easy_at(self, table: QueueTable, row: int, blocks_max: int) -> Easy:
         """The same around what a row stands for, and further."""
         position = int(table.rows(row, row + 1)["position"][0])
-        return self._easy_around(position, LONG_BLOCKS) if position >= 0 else NOWHERE_EASY
+        return self._easy_around(position, min(blocks_max, LONG_BLOCKS)) if position >= 0 else NOWHERE_EASY
 
     def _easy_around(self, low: int, blocks: int) -> Easy:
         size = self.segments.segment_bytes

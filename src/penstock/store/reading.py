@@ -67,15 +67,16 @@ class Reading:
         view = self._segments.get(easy.segment).view
         return Slices([(view, easy.base, places)], messages, size_bytes, next_offset, min_offset, max_offset)
 
-    def ahead(self, pieces_max: int) -> tuple[Ahead, int] | None:
+    def ahead(self, pieces_max: int, blocks_max: int) -> tuple[Ahead, int] | None:
         """What comes behind the last read, and for how many milliseconds it holds; None when it is little or not easy.
+        So many pieces of the table, and blocks of the log, are looked at.
         It may be used until memory of tables is used again, and no longer: see `Store.before_reuse`.
         """
         table, offset = self._table, self._behind
         row = table.likely_row(offset)
         if offset < table.min_offset or row + AHEAD_ROWS_MIN > table.visible_row or table.encodings & self._others:
             return None
-        easy = self._reader.easy_at(table, row)
+        easy = self._reader.easy_at(table, row, blocks_max)
         lasts_ms = easy.until_ms - self._now_ms()
         if lasts_ms <= 0:
             return None

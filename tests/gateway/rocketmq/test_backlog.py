@@ -171,7 +171,7 @@ async def test_the_next_loan_begins_where_the_last_one_ended(lent, line, penstoc
     client, offset = lent
     reached = await read(client, 0, offset, 12, maxMsgNums=100)
     penstock.server.broker.loans.take_back()
-    ahead, _ = line().seats[GROUP, TOPIC, 0].reading.ahead(64)
+    ahead, _ = line().seats[GROUP, TOPIC, 0].reading.ahead(64, 32)
     assert ahead.first_row == reached // ahead.piece_rows * ahead.piece_rows > 0
 
 
@@ -498,23 +498,77 @@ async def test_when_all_places_are_taken_nobody_is_looked_at(client, monkeypatch
     assert await read(client, 0, 0, 100, maxMsgNums=4) == 400
 
 
-async def test_of_two_that_are_lent_and_read_one_queue_both_commit(connect, client, penstock):
-    """As when a queue goes from one to the other: the later one counts, as it does otherwise."""
+@pytest.fixture
+async def two(connect, client, penstock):
+    """Two that read one queue, of which the first is lent: the clients, their lines, where they are."""
     await fill(client)
     second = await connect()
     for one, client_id in ((client, "a@1"), (second, "b@1")):
         await subscribed(one, client_id)
         offset = await read(one, 0, 0, 2, maxMsgNums=4)
-    members = penstock.server.broker.groups.find(GROUP).members
-    for line in members:
-        line.pace.needed = 1
-    for one in (client, second):
-        await read(one, 0, offset, 1, maxMsgNums=4)
-    assert None not in [line._lent for line in members]
-    await read(client, 0, offset, 20, maxMsgNums=4)
-    await read(second, 0, offset, 30, maxMsgNums=4)
+    lines = list(penstock.server.broker.groups.find(GROUP).members)
+    lines[0].pace.needed = 1
+    await read(client, 0, offset, 1, maxMsgNums=4)
+    assert lines[0]._lent is not None
+    return (client, second), lines, offset
+
+
+@pytest.mark.parametrize("last", [0, 1])
+async def test_of_two_that_read_one_queue_the_later_commit_counts(two, penstock, last):
+    """As when a queue goes from one to the other; whoever of them was lent first."""
+    clients, lines, offset = two
+    lines[1].pace.needed = 1
+    await read(clients[1 - last], 0, offset, 6, maxMsgNums=4)
+    await read(clients[last], 0, offset, 30, maxMsgNums=4)
+    assert len([line for line in lines if line._lent]) <= 1  # a queue is in one loan at most
     penstock.server.broker.loans.take_back()
     assert penstock.server.broker.offsets.find(GROUP, TOPIC, 0) == offset + 29 * 4
+
+
+async def test_an_ordinary_pull_where_somebody_is_lent_takes_that_back_first(two, penstock):
+    """What was committed before stays, and what is committed afterwards counts."""
+    clients, lines, offset = two
+    lines[1].pace.needed = 1 << 30
+    behind = await read(clients[0], 0, offset, 20, maxMsgNums=4)
+    await read(clients[1], 0, offset, 1, maxMsgNums=4)
+    assert lines[0]._lent is None
+    assert (GROUP, TOPIC, 0) not in lines[0].seats  # not lent for that again until it has read there
+    assert penstock.server.broker.offsets.find(GROUP, TOPIC, 0) == offset
+    await read(clients[0], 0, behind, 2, maxMsgNums=4)
+    assert (GROUP, TOPIC, 0) in lines[0].seats
+    assert penstock.server.broker.offsets.find(GROUP, TOPIC, 0) == behind + 4
+
+
+async def test_one_that_could_not_be_noted_keeps_neither_the_others_nor_the_rounds_from_going_on(
+    lent, line, penstock, monkeypatch
+):
+    client, offset = lent
+    backlog = line()._lent[0]
+    whole, failed = type(backlog)._note, asyncio.Event()
+
+    def fails_once(self, *what) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("a fault of ours")
+        whole(self, *what)
+
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    monkeypatch.setattr(type(backlog), "_note", fails_once)
+    offset = await read(client, 0, offset, 3, maxMsgNums=4)
+    await asyncio.wait_for(failed.wait(), 5)
+    line().pace.reads = line().pace.needed
+    behind = await read(client, 0, offset, 3, maxMsgNums=4)
+    async with asyncio.timeout(5):  # with a round, and nothing else
+        while line()._lent or penstock.server.broker.offsets.find(GROUP, TOPIC, 0) != behind - 4:
+            await asyncio.sleep(0.01)
+    assert [str(error) for error in told] == ["a fault of ours"]
+
+
+def test_the_blocks_of_a_loan_are_bounded_however_many_queues_it_has():
+    for seats in range(1, module.SEATS_MAX + 1):
+        assert module.blocks_of_each(seats) >= 4
+        assert module.blocks_of_each(seats) * seats <= 2 * module.BLOCKS_MAX
 
 
 def test_the_tables_of_a_loan_are_bounded_however_many_queues_it_has():

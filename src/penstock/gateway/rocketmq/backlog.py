@@ -10,16 +10,19 @@ The thread decides nothing about a pull, and nothing that it relies on may chang
 which takes a moment and no waiting for the client:
 
 - before anything is written to them, and when they are lost;
-- before any request that goes the long way is served, whoever's: what it asks for or changes is up to date
-  (`core.loans`);
+- before an event is told, and before any request of RocketMQ's or of HTTP that goes the long way is served, whoever's:
+  what it asks for or changes is up to date (`core.loans`);
 - before memory that rows lay in is used again (`Store.before_reuse`);
 - every so often, for the figures, and for what changes without a request.
 
-An offset that a consumer committed meanwhile counts unless somebody else has set one.
+A queue of a group is in one loan at most, and comes back before anybody else's pull there is served: so offsets are
+committed in the order of the pulls, as they are otherwise. One that was committed meanwhile counts unless somebody else
+has set one.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 from penstock import logs
@@ -36,6 +39,7 @@ FEW_PULLS, MANY_PULLS = 8, 64  # of a loan that was not worth it (and one more f
 LOANS_MAX, SEATS_MAX = 64, 64  # as in _backlog.c: loans, and seats of each
 SEAT_PIECES_MAX = 64  # of its table, of each seat
 PIECES_MAX = 128  # of tables, that the seats of a loan share: each is to be got and let go of
+BLOCKS_MAX, SEAT_BLOCKS_MIN = 128, 4  # of the log, that are asked about for them: see residency.py
 
 Key = tuple[str, str, int]  # group, topic, queue
 # Pulls, messages, bytes; of the last pull the offset asked for and the next one; the last offset committed, or -1.
@@ -75,6 +79,10 @@ def pieces_of_each(seats: int) -> int:
     return min(PIECES_MAX // seats, SEAT_PIECES_MAX)
 
 
+def blocks_of_each(seats: int) -> int:
+    return max(BLOCKS_MAX // seats, SEAT_BLOCKS_MIN)
+
+
 class Chance(NamedTuple):
     """A seat that can be lent."""
 
@@ -100,7 +108,7 @@ class Backlog:
         self._runner: Runner | None = None
         self._can = True
         self._loans: dict[int, Loan] = {}
-        self._noted: dict[Key, int] = {}  # offsets that loans have committed a moment ago
+        self.keys: dict[Key, int] = {}  # in which loan a queue is
         self._round: asyncio.TimerHandle | None = None
         broker.loans.add(self)
 
@@ -123,6 +131,7 @@ class Backlog:
             connection.pace.needed = min(2 * connection.pace.needed, READS_MAX)
             return
         self._loans[loan.number] = loan
+        self.keys.update((chance.key, loan.number) for chance in loan.chances)
         connection.lend(self, loan.number)
         if self._round is None:
             self._round = asyncio.get_running_loop().call_later(LASTS_MS / 1000, self._take_old_back)
@@ -162,20 +171,36 @@ class Backlog:
     def _take_old_back(self) -> None:
         loop = asyncio.get_running_loop()
         old = loop.time() - LASTS_MS / 2000
-        for number in [number for number, loan in self._loans.items() if loan.began <= old]:
-            self.take_back(number)
-        self._noted.clear()
-        self._round = loop.call_later(LASTS_MS / 1000, self._take_old_back) if self._loans else None
+        try:
+            self._take_each_back([number for number, loan in self._loans.items() if loan.began <= old])
+        finally:
+            self._round = loop.call_later(LASTS_MS / 1000, self._take_old_back) if self._loans else None
 
     def take_all_back(self) -> None:
         if self._runner is not None and len(self._loans) > 1:
             self._runner.want_all()
-        for number in list(self._loans):
-            self.take_back(number)
+        if self._loans:
+            self._take_each_back(list(self._loans))
+
+    def _take_each_back(self, numbers: list[int]) -> None:
+        """Whatever becomes of one of them, none stays lent unseen."""
+        with ExitStack() as stack:
+            for number in reversed(numbers):
+                stack.callback(self.take_back, number)
+
+    def settle(self, key: Key) -> None:
+        """Before somebody else's pull from a queue that is lent. It has changed hands, or two read it: who still does
+        gets its seat again.
+        """
+        loan = self._loans[self.keys[key]]
+        self.take_back(loan.number)
+        loan.connection.seats.pop(key, None)
 
     def take_back(self, number: int) -> None:
         assert self._runner is not None
         loan = self._loans.pop(number)
+        for chance in loan.chances:
+            del self.keys[chance.key]
         unsent, notes = self._runner.take_back(number)
         pulls = sum(note[0] for note in notes)
         loan.connection.regain(unsent, heard=pulls > 0)
@@ -196,10 +221,9 @@ class Backlog:
         chance.reading.went_on(next_offset)
         self._readers.at(*key, connection, asked)
         self._traffic.got(group, topic, messages, size_bytes)
-        unmoved = self._offsets.find(*key) in (before, self._noted.get(key, before))
+        unmoved = self._offsets.find(*key) == before
         if committed >= 0 and unmoved and not self._resets.concerns(connection, key):
             self._offsets.commit(*key, committed)
-            self._noted[key] = committed
 
     def close(self) -> None:
         self.take_all_back()

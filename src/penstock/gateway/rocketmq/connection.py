@@ -204,7 +204,12 @@ class Connection(asyncio.BufferedProtocol):
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._take_back()
+        try:
+            self._take_back()
+        finally:
+            self._lost()
+
+    def _lost(self) -> None:
         self._parting = True
         self._guests.leave(self)
         self._inbox.let_go()

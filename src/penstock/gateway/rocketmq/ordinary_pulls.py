@@ -14,7 +14,7 @@ from itertools import islice
 from penstock.core.broker import Broker
 from penstock.core.fetch import Part, Slices, joined
 from penstock.errors import PenstockError
-from penstock.gateway.rocketmq.backlog import SEATS_MAX, Backlog, Chance, pieces_of_each
+from penstock.gateway.rocketmq.backlog import SEATS_MAX, Backlog, Chance, blocks_of_each, pieces_of_each
 from penstock.gateway.rocketmq.connection import LARGE_BYTES, WAITING_BYTES, Connection, Seat, Standing
 from penstock.gateway.rocketmq.consume import Consume, found_head, limits
 from penstock.gateway.rocketmq.groups import GroupRules
@@ -44,13 +44,16 @@ class OrdinaryPulls:
         if not connection.seats:
             return at
         served: _Served = []
-        size_bytes, checked, smooth = 0, None, at < end
+        size_bytes, checked, smooth, lent = 0, None, at < end, self._backlog.keys
         for asked in front(view, at, end) if at < end else ():
-            seat = connection.seats.get(asked[3:6])
+            key = asked[3:6]
+            seat = connection.seats.get(key)
             if seat is None or not (seat.standing is checked or self._holds(seat.standing, connection)):
                 break
             if not self._is_ordinary(asked, seat, connection):
                 break
+            if key in lent:
+                self._backlog.settle(key)
             found = seat.reading.now(asked[6], *limits(asked[7], asked[8]))
             if found is not None:
                 served.append((asked, found))
@@ -71,12 +74,13 @@ class OrdinaryPulls:
         """The seats whose pulls need no look for a while."""
         found: list[Chance] = []
         held: Standing | None = None
-        pieces_max = pieces_of_each(min(len(connection.seats), SEATS_MAX))
+        count = min(len(connection.seats), SEATS_MAX)
+        bounds = pieces_of_each(count), blocks_of_each(count)
         for key, seat in islice(connection.seats.items(), SEATS_MAX):
-            if seat.standing is not held and not self._holds(seat.standing, connection):
+            if key in self._backlog.keys or not (seat.standing is held or self._holds(seat.standing, connection)):
                 continue
             held = seat.standing
-            ahead = None if self._resets.concerns(connection, key) else seat.reading.ahead(pieces_max)
+            ahead = None if self._resets.concerns(connection, key) else seat.reading.ahead(*bounds)
             if ahead is not None:
                 found.append(Chance(key, seat.reading, held.subscription.version, *ahead))
         return found
