@@ -13,6 +13,7 @@ from penstock.clock import ManualClock
 from penstock.config import KIB, StoreConfig
 from penstock.errors import QueueNotFound, StoreClosed, StoreReadOnly
 from penstock.model import Durability
+from penstock.store import keeper
 from penstock.store.files import LocalDisk, LocalFile
 from penstock.store.keeper import Keeper
 from penstock.store.store import Store
@@ -429,6 +430,29 @@ async def test_a_stopped_store_takes_nothing(gated):
         pass
     with pytest.raises(StoreClosed):
         kept.store.append([plain(STRICT, b"late")])
+
+
+async def test_a_fault_of_ours_in_the_housekeeping_is_told_and_does_not_end_it(gated, monkeypatch, caplog):
+    """Without checkpoints and the cleaner a broker would go on until the disk is full, and say nothing."""
+    kept = Kept(gated)
+    whole, went_on = kept.store.begin_checkpoint, asyncio.Event()
+
+    def fails() -> None:
+        monkeypatch.setattr(kept.store, "begin_checkpoint", succeeds)
+        raise OverflowError("too large for a C long")
+
+    def succeeds() -> object:
+        went_on.set()
+        return whole()
+
+    monkeypatch.setattr(kept.store, "begin_checkpoint", fails)
+    monkeypatch.setattr(keeper, "_TICK_S", 0.01)
+    async with kept:
+        await kept.send(b"one")
+        kept.clock.advance(CONFIG.checkpoint_interval_ms)
+        await asyncio.wait_for(went_on.wait(), 10)
+    assert [record.levelname for record in caplog.records if "failed unexpectedly" in record.message] == ["ERROR"]
+    assert Kept(gated).store.report.clean
 
 
 async def test_a_stop_leaves_no_thread_behind(gated):

@@ -17,10 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.clock import ManualClock
 from penstock.model import Durability
+from penstock.store import log
 from penstock.testing.disk import FaultyDisk, Mode
 from penstock.testing.verdict import problems
 from penstock.testing.witness import Witness, look
-from penstock.testing.workload import open_store
+from penstock.testing.workload import open_store, small_config
 from penstock.wire.plain import Plain, PlainRun, message_in, plain, plain_run
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))
@@ -265,3 +266,19 @@ StoreAgainstLists.TestCase.settings = settings(
     database=None,
 )
 TestStoreAgainstLists = StoreAgainstLists.TestCase
+
+
+class StoreFarOut(StoreAgainstLists):
+    """The same where positions in the log no longer fit into 32 bits: they pass that border on the way."""
+
+    def __init__(self) -> None:
+        log.FIRST_SEGMENT = (1 << 31) // small_config().segment_bytes - 2
+        super().__init__()
+
+    def teardown(self) -> None:
+        super().teardown()
+        log.FIRST_SEGMENT = 0
+
+
+StoreFarOut.TestCase.settings = settings(StoreAgainstLists.TestCase.settings, max_examples=100 * EXAMPLES)
+TestStoreFarOut = StoreFarOut.TestCase

@@ -13,7 +13,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.config import KIB, StoreConfig
 from penstock.model import Durability
-from penstock.store import cold
+from penstock.store import cold, log
 from penstock.store.plan import Batch
 from penstock.store.segments import Segments
 from penstock.store.store import Store
@@ -192,6 +192,16 @@ def test_after_the_cleaner_the_order_of_the_queue_is_the_same(disk):
     shelf.store.append([plain(MINE, b"after")])
     assert bodies(shelf.read()) == [*wanted, b"after"]
     assert bodies(shelf.again().read()) == [*wanted, b"after"]
+
+
+def test_the_cleaner_works_where_positions_have_more_than_32_bits(disk, monkeypatch):
+    monkeypatch.setattr(log, "FIRST_SEGMENT", (1 << 31) // config_with(0).segment_bytes)
+    shelf = Shelf(disk, hot_bytes=0)
+    wanted = mostly_trimmed(shelf)
+    shelf.store.clean()
+    assert shelf.store.end_position > 1 << 31
+    assert bodies(shelf.read()) == wanted
+    assert bodies(shelf.again().read()) == wanted
 
 
 # --- several at once --------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Move:
         if rows is None:
             return
         new = rows.copy()
-        new["position"] = position + new["lead"]
+        new["position"] = position + new["lead"].astype(np.int64)
         first = max(found.header.row, table.min_row)
         self._accounts.remove(table.put(first, new))
         self._accounts.add(position, int(np.sum(new["length"])))

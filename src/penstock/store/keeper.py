@@ -193,6 +193,8 @@ class Keeper:
                 await self._tick()
             except (StoreError, OSError) as error:
                 log.error("housekeeping of the log failed, it is tried again", error=str(error))
+            except Exception:  # a fault of ours: without checkpoints and the cleaner it would only become worse
+                log.exception("housekeeping of the log failed unexpectedly, it is tried again: please report this")
 
     async def _tick(self) -> None:
         now_ms, store, config = self._clock.monotonic_ms(), self._store, self._config

@@ -16,6 +16,7 @@ from penstock.store.layout import SEGMENT_HEADER_BYTES
 from penstock.store.segments import Segment, Segments
 from penstock.store.syncing import DONE, GENERATION, ROUNDS, SETTLED, WANTED, Marks, rounds, sleep
 
+FIRST_SEGMENT = 0  # of a new log; tests begin further out
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -71,7 +72,7 @@ class Log:
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin the next."""
-        number = self._active.number + 1 if self._active else 0
+        number = self._active.number + 1 if self._active else FIRST_SEGMENT
         fresh = self.segments.create(number, self.end, now_ms)
         with self._fill_lock, self._roll_lock:
             if self._active is not None:
