@@ -86,6 +86,20 @@ async def test_the_topic_of_the_events_is_made_once(broker, tmp_path, clock):
     await again.stop()
 
 
+async def test_what_a_broker_is_set_to_holds_for_topics_that_are_there_but_not_for_its_events(tmp_path, clock):
+    loose = config_for(tmp_path)
+    loose.store.durability = Durability.ASYNC
+    broker = Broker.open(loose, clock, {PLAIN_RUN: split}, encoded)
+    await broker.start()
+    await broker.topics.create("orders")
+    await broker.stop()
+    again = opened(tmp_path, clock)
+    await again.start()
+    found = {name: again.topics.get(name).durability for name in ("orders", EVENTS_TOPIC)}
+    assert found == {"orders": Durability.SYNC, EVENTS_TOPIC: Durability.ASYNC}
+    await again.stop()
+
+
 async def test_a_start_tells_how_the_stop_before_was(broker, tmp_path, clock):
     assert (await told(broker, "BrokerStarted"))[0]["replayed_entries"] == 0
     await broker.stop()

@@ -3,7 +3,9 @@
 import errno
 import itertools
 
+import msgspec
 import pytest
+from tests.core.conftest import SMALL_STORE
 
 from penstock.core.events import TopicChanged, TopicCreated, TopicDeleted
 from penstock.core.topics import READ, WRITE, TopicSettings
@@ -274,6 +276,32 @@ async def test_a_change_of_durability_holds_for_what_is_published_next(street, b
     await house.topics.alter("orders", TopicSettings(durability=Durability.SYNC))
     house.publisher.publish([plain(queue, b"seen when durable")], told.append)
     assert told == [None]
+
+
+async def test_topics_follow_the_broker_when_its_durability_is_changed(open_street):
+    """What is acknowledged is as durable as the broker is set to; who asked for something else keeps that."""
+    loose = msgspec.structs.replace(SMALL_STORE, durability=Durability.ASYNC)
+    async with open_street(loose) as street:
+        mine = await street.house.topics.create("mine", TopicSettings(durability=Durability.ASYNC))
+        await street.house.topics.create("changed")
+        await street.house.topics.alter("changed", TopicSettings(durability=Durability.ASYNC))
+        topic = await street.house.topics.create("orders", TopicSettings(write_queues=2))
+        assert street.house.topics.follow() == 0
+        street.house.store_config = SMALL_STORE
+        house = await street.restart()
+        told = []
+        house.publisher.publish([plain(topic.queues[0], b"before it follows")], told.append)
+        assert told == [None]
+        assert house.topics.follow() == 1
+        house.publisher.publish([plain(topic.queues[1], b"acknowledged when durable")], told.append)
+        assert told == [None]
+        assert {house.store.table(queue).durability for queue in topic.queues} == {Durability.SYNC}
+        assert {house.topics.get(name).durability for name in ("mine", "changed")} == {Durability.ASYNC}
+        house.publisher.publish([plain(mine.queues[0], b"at once")], told.append)
+        assert told == [None, None]
+        house = await street.kill()
+        assert house.topics.get("orders").durability is Durability.SYNC
+        assert house.topics.follow() == 0
 
 
 async def test_new_queues_of_a_topic_are_as_durable_as_the_old_ones(house):

@@ -147,11 +147,20 @@ class Broker:
             kept_ms = self.config.broker.events_retention_ms
             settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
             await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
+        self._follow()
         self.producers.forget_queues(self.topics.has_queue)
         self.compaction.tidy()
         self._tell_of_start()
         self._chores = asyncio.create_task(self._run_chores(), name="penstock-chores")
         self._state = "running"
+
+    def _follow(self) -> None:
+        """What is acknowledged is as durable as the broker is set to now, whatever it was set to before."""
+        if not self.topics.get(events.EVENTS_TOPIC).own_durability:  # as older versions kept it
+            self.topics.alter_now(events.EVENTS_TOPIC, TopicSettings(durability=Durability.ASYNC))
+        if count := self.topics.follow():
+            durability = self.config.store.durability.value
+            log.info("the broker's durability was changed, topics follow", topics=count, durability=durability)
 
     def _tell_of_start(self) -> None:
         report, now_ms = self.store.report, self._clock.now_ms()

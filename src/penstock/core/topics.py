@@ -34,6 +34,7 @@ class Topic(msgspec.Struct, kw_only=True):
     retention_bytes: int
     created_ms: int
     system: bool = False
+    own_durability: bool = False  # it was asked for; else it is the broker's, see `follow`
     attributes: dict[str, str] = {}  # what a gateway wants to remember
 
     @property
@@ -152,6 +153,7 @@ class Topics:
             write_queues=write,
             permissions=_or(settings.permissions, READ | WRITE),
             durability=settings.durability or self._default,
+            own_durability=settings.durability is not None,
             retention_ms=_or(settings.retention_ms, config.retention_ms),
             retention_bytes=_or(settings.retention_bytes, config.retention_bytes),
             created_ms=self._clock.now_ms(),
@@ -182,17 +184,30 @@ class Topics:
     def alter_now(self, name: str, settings: TopicSettings) -> Topic:
         """As `alter`, durable with the next sync."""
         old = self.get(name)
+        own = old.own_durability or settings.durability is not None
         changes = {key: value for key, value in msgspec.structs.asdict(settings).items() if value is not None}
-        topic = msgspec.structs.replace(old, **changes)
+        return self._change(old, changes, own)
+
+    def follow(self) -> int:
+        """Topics that were given no durability of their own have the broker's, also where that has changed since; how many
+        these were.
+        """
+        others = [topic for topic in self if not topic.own_durability and topic.durability is not self._default]
+        for topic in others:
+            self._change(topic, {"durability": self._default}, own=False)
+        return len(others)
+
+    def _change(self, old: Topic, changes: dict[str, object], own: bool) -> Topic:
+        topic = msgspec.structs.replace(old, **changes, own_durability=own)
         self._check(topic)
         fresh = list(range(self._next_queue, self._next_queue + topic.queue_count - len(old.queues)))
         topic.queues = [*old.queues, *fresh]
         self._next_queue += len(fresh)
         self._store.create_queues(fresh, topic.durability, self._facts(topic), others=old.queues)
-        self._topics[name] = topic
+        self._topics[old.name] = topic
         self._of_queue.update(dict.fromkeys(topic.queues, topic))
         shown = {key: str(value) for key, value in changes.items()}
-        self._bus.emit(TopicChanged(at_ms=self._clock.now_ms(), topic=name, changes=shown))
+        self._bus.emit(TopicChanged(at_ms=self._clock.now_ms(), topic=old.name, changes=shown))
         return topic
 
     async def delete(self, name: str) -> None:
