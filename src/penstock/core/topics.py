@@ -189,7 +189,7 @@ class Topics:
         return self._change(old, changes, own)
 
     def follow(self) -> int:
-        """Topics that were given no durability of their own have the broker's, also where that has changed since; how many
+        """Topics that were given no durability of their own have the broker's, also where that has changed; how many
         these were.
         """
         others = [topic for topic in self if not topic.own_durability and topic.durability is not self._default]
