@@ -1,11 +1,13 @@
 """S24: a reset that one person asks for and another approves; what became of it is kept."""
 
 import asyncio
+import socket
 
 import msgspec
 import pytest
 
 from penstock.admin import requests
+from penstock.admin.engine import opened
 from penstock.admin.errors import NotPossible, NotThere
 from penstock.admin.model import ResetDone, ResetInstance, ResetPlan, ResetResult
 from penstock.admin.place import Place
@@ -57,8 +59,9 @@ def test_a_name_that_is_none(by):
 
 
 def test_a_request_says_why():
-    with pytest.raises(NotPossible, match="say why"):
-        wished(why=" ")
+    for why in (" ", "x" * 301):
+        with pytest.raises(NotPossible, match="say why"):
+            wished(why=why)
 
 
 # --- what is kept ----------------------------------------------------------------------------------------------------
@@ -106,14 +109,15 @@ async def test_s24_from_the_request_to_the_record(penstock, engine, orders, comm
     penstock.server.broker.bus.listen(told.append)
     await commit(orders, 4)
     request = await ask(engine)
-    assert await requests.all_of(engine) == [request]
+    assert await requests.known(engine) == ([request], [])
     assert await committed(engine) == {0: 4, 1: 0}  # nothing was changed
 
     approved = await requests.decide(engine, request.id, requests.APPROVED, "bob", 2_000)
     plan = await engine.plan_reset("readers", "orders", LATEST, None)
     plan.by = approved.line()
-    result = await requests.carried_out(engine, approved, engine.reset(plan))
+    result, lost = await requests.carried_out(engine, approved, engine.reset(plan))
 
+    assert lost == ""
     assert all(one.as_planned for one in result.queues)
     assert await committed(engine) == {0: 10, 1: 10}
     kept = await requests.find(engine, request.id)
@@ -173,15 +177,76 @@ async def test_of_two_who_decide_at_one_moment_one_is_told(engine, orders, commi
 
 
 async def test_a_request_that_is_not_there(engine):
-    assert await requests.all_of(engine) == []
+    assert await requests.known(engine) == ([], [])
     with pytest.raises(NotThere, match="no request 'a1b2c3'"):
         await requests.find(engine, "a1b2c3")
 
 
-async def test_a_setting_of_somebody_else_among_them(engine):
-    await engine.keep(requests.SPACE, "odd", "not ours")
-    with pytest.raises(NotPossible, match=r"'odd' in penstock\.resets is no request of ours"):
-        await requests.all_of(engine)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "not ours",
+        "{}",
+        "[" * 5_000,
+        {"id": "other"},
+        {"state": "s"},
+        {"to": {"kind": "x"}},
+        {"to": {"kind": "time", "value": 9_999_999_999_999_999}},
+        {"asked_ms": 1 << 60},
+    ],
+    ids=str,
+)
+async def test_a_setting_of_somebody_else_among_them_is_named_and_can_be_forgotten(engine, orders, commit, odd):
+    await commit(orders, 4)
+    request = await ask(engine)
+    whole = {**msgspec.to_builtins(request), "id": "odd"}
+    await engine.keep(requests.SPACE, "odd", odd if isinstance(odd, str) else msgspec.json.encode(whole | odd).decode())
+    assert await requests.known(engine) == ([request], ["odd"])
+    with pytest.raises(NotPossible, match="no request of ours"):
+        await requests.decide(engine, "odd", requests.APPROVED, "bob", 2_000)
+    await requests.reject(engine, "odd", "bob", 2_000)
+    assert await requests.known(engine) == ([request], [])
+
+
+async def test_where_name_servers_disagree_what_has_come_furthest_counts(engine, orders, commit, monkeypatch):
+    await commit(orders, 4)
+    request = await ask(engine)
+    stale = requests.note_of(request)
+    await requests.decide(engine, request.id, requests.REJECTED, "bob", 2_000)
+    here = (await engine.kept(requests.SPACE))[request.id]
+
+    async def kept(space):
+        return {request.id: [stale, *here]}
+
+    monkeypatch.setattr(engine, "kept", kept)
+    assert (await requests.find(engine, request.id)).state == "rejected"
+
+
+async def test_a_name_server_that_is_away_keeps_nobody_from_asking(penstock, orders, commit):
+    await commit(orders, 4)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"127.0.0.1:{server.getsockname()[1]}"
+    async with opened(f"rocketmq://{nobody};{penstock.addresses['namesrv']}") as engine:
+        request = await ask(engine)
+        await requests.decide(engine, request.id, requests.APPROVED, "bob", 2_000)
+        assert (await requests.find(engine, request.id)).state == "approved"
+    async with opened(f"rocketmq://{nobody}") as engine:
+        with pytest.raises(Unreachable):
+            await requests.known(engine)
+
+
+async def test_a_reset_that_was_done_is_told_also_where_that_cannot_be_kept(engine, orders, commit, monkeypatch):
+    await commit(orders, 4)
+    request = await ask(engine)
+    approved = await requests.decide(engine, request.id, requests.APPROVED, "bob", 2_000)
+    plan = await engine.plan_reset("readers", "orders", LATEST, None)
+
+    async def keep(*what):
+        raise Unreachable("10.0.0.1:9876", "it is gone")
+
+    monkeypatch.setattr(engine, "keep", keep)
+    result, lost = await requests.carried_out(engine, approved, engine.reset(plan))
+    assert (result.as_planned, "it is gone" in lost) == (True, True)
 
 
 async def test_old_ones_are_forgotten_when_there_are_too_many(engine, orders, commit, monkeypatch):
@@ -191,4 +256,4 @@ async def test_old_ones_are_forgotten_when_there_are_too_many(engine, orders, co
     await requests.decide(engine, first.id, requests.REJECTED, "bob", 2_000)
     await ask(engine, "second")
     await ask(engine, "third")
-    assert [one.why for one in await requests.all_of(engine)] == ["second", "third"]
+    assert [one.why for one in (await requests.known(engine)).requests] == ["second", "third"]

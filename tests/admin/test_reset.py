@@ -144,8 +144,7 @@ async def test_s25_a_broadcast_group_that_is_away_is_reset_and_who_is_away_is_na
     assert (plan.model, plan.members, [row.target for row in plan.rows]) == ("broadcast", 0, [10, 10])
     result = await engine.reset_state(plan, await engine.reset(plan))
     assert (result.instances, result.away) == ([], [member.instance.client_id])
-    assert result.confirmed
-    assert not result.as_planned
+    assert not result.as_planned  # nobody was told
 
 
 def test_where_the_broker_keeps_no_account_instances_are_asked_where_they_are():

@@ -112,6 +112,7 @@ def test_topics(run, of):
         (("reset", "nobody", "nowhere", "--to", "soon"), "'soon' is no place in a queue"),
         (("request", "approve", "a1b2c3", "--as", "x" * 65), "give yours with --as NAME"),
         (("request", "show", "a1b2c3"), "there is no request 'a1b2c3'"),
+        (("request", "approve", "x\x1b[31m", "--yes"), "there is no request"),
         (("message", "show", "xyz"), "32 or 56 hex digits"),
         (("message", "find", "nowhere", "k"), "no broker has topic 'nowhere'"),
         (("consume", "nowhere", "-e"), "no broker has topic 'nowhere'"),

@@ -100,6 +100,38 @@ async def test_what_a_broker_is_set_to_holds_for_topics_that_are_there_but_not_f
     await again.stop()
 
 
+@pytest.mark.parametrize("full", [False, True])
+async def test_topics_that_cannot_follow_yet_do_not_keep_a_broker_from_starting(tmp_path, clock, monkeypatch, full):
+    """Limits were lowered since, or the disk is full: then it is tried again."""
+    loose = config_for(tmp_path)
+    loose.store.durability = Durability.ASYNC
+    broker = Broker.open(loose, clock, {PLAIN_RUN: split}, encoded)
+    await broker.start()
+    await broker.topics.create("orders", TopicSettings(write_queues=16))
+    await broker.stop()
+    strict = config_for(tmp_path)
+    strict.broker.topic_queues_max = 8
+    again = Broker.open(strict, clock, {PLAIN_RUN: split}, encoded)
+    whole, tried = again.store.create_queues, asyncio.Event()
+
+    def refuses(*what, **more) -> None:
+        tried.set()
+        raise DiskFull("orders")
+
+    if full:
+        monkeypatch.setattr(again.store, "create_queues", refuses)
+    await again.start()
+    if full:
+        assert (again.state, tried.is_set()) == ("running", True)
+        assert again.topics.get("orders").durability is Durability.ASYNC
+        monkeypatch.setattr(again.store, "create_queues", whole)
+        async with asyncio.timeout(10):
+            while again.topics.get("orders").durability is not Durability.SYNC:
+                await asyncio.sleep(0.01)
+    assert again.topics.get("orders").durability is Durability.SYNC
+    await again.stop()
+
+
 async def test_a_start_tells_how_the_stop_before_was(broker, tmp_path, clock):
     assert (await told(broker, "BrokerStarted"))[0]["replayed_entries"] == 0
     await broker.stop()

@@ -199,6 +199,7 @@ def test_topics_by_column_and_delays_apart():
         ({"body": pa.array(["a"]), "queue": pa.array([4])}, "queues 0 to 3, not 4"),
         ({"body": pa.array(["a"]), "queue": pa.array([-1])}, "queues 0 to 3, not -1"),
         ({"body": pa.array(["a", "b"]), "queue": pa.array([None, -2])}, "not -2"),
+        ({"body": pa.array(["a"]), "delay_ms": pa.array([1 << 31])}, "2147483647 are the most"),
         ({"body": pa.array(["a"]), "key": pa.array(["a\x01b"])}, "the column key holds a character 1 or 2"),
         ({"body": pa.array(["a"]), "properties": pa.array([[("a", "\x02")]], MAP)}, "a property's value"),
         ({"body": pa.array(["a"]), "key": pa.array(["k" * props.BYTES_MAX])}, "has room for 32767"),

@@ -447,6 +447,7 @@ async def test_a_fault_of_ours_in_the_housekeeping_is_told_and_does_not_end_it(g
 
     monkeypatch.setattr(kept.store, "begin_checkpoint", fails)
     monkeypatch.setattr(keeper, "_TICK_S", 0.01)
+    monkeypatch.setattr(keeper, "_FAULT_PAUSE_S", 0.01)
     async with kept:
         await kept.send(b"one")
         kept.clock.advance(CONFIG.checkpoint_interval_ms)

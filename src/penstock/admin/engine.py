@@ -62,8 +62,8 @@ class Engine(Protocol):
         """The same result, asked for again."""
         ...
 
-    async def kept(self, space: str) -> dict[str, str]:
-        """Texts that tools keep with the engine, by their keys in a space."""
+    async def kept(self, space: str) -> dict[str, list[str]]:
+        """Texts that tools keep with the engine, by their keys in a space; several where parts of it disagree."""
         ...
 
     async def keep(self, space: str, key: str, value: str) -> None: ...

@@ -14,17 +14,18 @@ is the moment that it was when it was asked for.
 
 import secrets
 from collections.abc import Awaitable
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.admin.engine import Engine
 from penstock.admin.errors import NotPossible, NotThere
 from penstock.admin.model import ResetDone, ResetInstance, ResetPlan, ResetResult
-from penstock.admin.place import Place
+from penstock.admin.place import EARLIEST, LATEST, OFFSET, TIME, TIME_MS_MAX, Place
 from penstock.errors import PenstockError
 
 SPACE = "penstock.resets"
-OPEN, APPROVED, REJECTED, DONE, FAILED = "open", "approved", "rejected", "done", "failed"
+STATES = OPEN, APPROVED, REJECTED, DONE, FAILED = "open", "approved", "rejected", "done", "failed"
 OPEN_MS_MAX = 7 * 24 * 3_600_000  # later on nobody knows any more what it was about
 KEPT_MAX = 200
 NAME_CHARS_MAX, WHY_CHARS_MAX, ERROR_CHARS_MAX = 64, 300, 500
@@ -46,7 +47,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
         return not self.error and ResetResult(self.queues, self.instances, self.away).as_planned
 
 
-class Request(msgspec.Struct, omit_defaults=True):
+class Request(msgspec.Struct):
     id: str
     group: str
     topic: str
@@ -72,15 +73,15 @@ class Request(msgspec.Struct, omit_defaults=True):
 
 
 def asked(plan: ResetPlan, to: Place, queue: int | None, why: str, by: str, now_ms: int) -> Request:
-    if not why.strip():
-        raise NotPossible("say why: whoever is to approve it wants to know")
+    if not 0 < len(why.strip()) <= WHY_CHARS_MAX:
+        raise NotPossible(f"say why, in {WHY_CHARS_MAX} characters at most: whoever is to approve it wants to know")
     return Request(
         id=secrets.token_hex(3),
         group=plan.group,
         topic=plan.topic,
         to=to,
         queue=queue,
-        why=why.strip()[:WHY_CHARS_MAX],
+        why=why.strip(),
         asked_by=named(by),
         asked_ms=now_ms,
     )
@@ -141,24 +142,46 @@ def surplus(known: list[Request]) -> list[Request]:
 # --- with the engine --------------------------------------------------------------------------------------------------
 
 
-async def all_of(engine: Engine) -> list[Request]:
-    """The oldest first."""
-    notes = await engine.kept(SPACE)
-    return sorted((_read(key, text) for key, text in notes.items()), key=lambda request: request.asked_ms)
+class Known(NamedTuple):
+    requests: list[Request]  # the oldest first
+    unreadable: list[str]  # keys of settings among them that are none
+
+
+async def known(engine: Engine) -> Known:
+    found, unreadable = [], []
+    for key, texts in (await engine.kept(SPACE)).items():
+        try:
+            found.append(_read(key, texts))
+        except NotPossible:
+            unreadable.append(key)
+    return Known(sorted(found, key=lambda request: request.asked_ms), unreadable)
 
 
 async def find(engine: Engine, id: str) -> Request:
-    text = (await engine.kept(SPACE)).get(id)
-    if text is None:
+    texts = (await engine.kept(SPACE)).get(id)
+    if texts is None:
         raise NotThere(f"there is no request {id[:60]!r}: penstock request list --all has them")
-    return _read(id, text)
+    return _read(id, texts)
 
 
-def _read(key: str, text: str) -> Request:
+def _read(key: str, texts: list[str]) -> Request:
+    """Whatever else may stand there. Where name servers disagree, what has come furthest counts."""
     try:
-        return msgspec.json.decode(text, type=Request)
-    except msgspec.DecodeError as error:
-        raise NotPossible(f"the setting {key[:60]!r} in {SPACE} is no request of ours: {error}") from None
+        return max(
+            (_request_in(key, text) for text in texts), key=lambda one: (one.decided_ms, one.outcome is not None)
+        )
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        why = f"the setting {key[:60]!r} in {SPACE} is no request of ours ({str(error)[:100]})"
+        raise NotPossible(f"{why}: penstock request reject forgets it") from None
+
+
+def _request_in(key: str, text: str) -> Request:
+    found = msgspec.json.decode(text, type=Request)
+    times = (found.asked_ms, found.decided_ms, found.to.value if found.to.kind == TIME else 0)
+    places = found.to.kind in (EARLIEST, LATEST, OFFSET, TIME) and found.to.value >= 0
+    if found.id != key or found.state not in STATES or not places or not all(0 <= at <= TIME_MS_MAX for at in times):
+        raise ValueError("it is odd")
+    return found
 
 
 async def keep(engine: Engine, request: Request) -> None:
@@ -166,7 +189,7 @@ async def keep(engine: Engine, request: Request) -> None:
 
 
 async def ask(engine: Engine, request: Request) -> None:
-    for old in surplus(await all_of(engine)):
+    for old in surplus((await known(engine)).requests):
         await engine.forget(SPACE, old.id)
     await keep(engine, request)
 
@@ -183,16 +206,29 @@ async def decide(engine: Engine, id: str, state: str, by: str, now_ms: int) -> R
     return request
 
 
-async def carried_out(engine: Engine, approved: Request, doing: Awaitable[ResetResult]) -> ResetResult:
-    """Do it, and keep what has become of it, also when it failed."""
+async def reject(engine: Engine, id: str, by: str, now_ms: int) -> None:
+    """Also what cannot be read goes."""
+    try:
+        await decide(engine, id, REJECTED, by, now_ms)
+    except NotPossible:
+        if id not in (await known(engine)).unreadable:
+            raise
+        await engine.forget(SPACE, id)
+
+
+async def carried_out(engine: Engine, approved: Request, doing: Awaitable[ResetResult]) -> tuple[ResetResult, str]:
+    """Do it, and keep what has become of it, also when it failed; and why that could not be kept, if it could not."""
     try:
         result = await doing
     except PenstockError as error:
         await _close(engine, approved, FAILED, Outcome(error=str(error)[:ERROR_CHARS_MAX]))
         raise
-    await _close(engine, approved, DONE, outcome_of(result))
-    return result
+    return result, await _close(engine, approved, DONE, outcome_of(result))
 
 
-async def _close(engine: Engine, approved: Request, state: str, outcome: Outcome) -> None:
-    await keep(engine, msgspec.structs.replace(approved, state=state, outcome=outcome))
+async def _close(engine: Engine, approved: Request, state: str, outcome: Outcome) -> str:
+    try:
+        await keep(engine, msgspec.structs.replace(approved, state=state, outcome=outcome))
+    except PenstockError as error:  # what happened to the reset matters more
+        return str(error)
+    return ""

@@ -252,7 +252,7 @@ class RocketmqEngine:
 
     # --- what tools keep ----------------------------------------------------------------------------------------------
 
-    async def kept(self, space: str) -> dict[str, str]:
+    async def kept(self, space: str) -> dict[str, list[str]]:
         return await self._operator.kept(space)
 
     async def keep(self, space: str, key: str, value: str) -> None:

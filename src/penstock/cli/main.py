@@ -72,5 +72,8 @@ def main() -> None:
     try:
         app(prog_name="penstock")
     except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        from penstock.cli.shared import printable
+
+        lines = map(printable, f"penstock: {error}".split("\n"))  # names from elsewhere may be in it
+        print("\n".join(lines), file=sys.stderr)
         sys.exit(EXIT_NOT_DONE)

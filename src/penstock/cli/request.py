@@ -19,6 +19,7 @@ from penstock.cli.shared import (
     new_app,
     operator,
     print_table,
+    struct_of,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def list_(
     """Requests that are open, the oldest first; with --all what has become of the others, too."""
     from penstock.admin import requests
 
-    found = [one for one in asked(engine, requests.all_of) if every or one.state == requests.OPEN]
+    known = asked(engine, requests.known)
+    for key in known.unreadable:
+        print(cell(f"{key!r} is no request: penstock request reject forgets it"), file=sys.stderr)
+    found = [one for one in known.requests if every or one.state == requests.OPEN]
     if json:
         print(as_json(found))
         return
@@ -48,7 +52,10 @@ def list_(
 
 
 def _row(one: "Request") -> tuple[str, ...]:
-    what = (one.id, one.state, one.group, one.topic, str(one.to))
+    from penstock.clock import SystemClock
+
+    state = "too late" if one.is_late(SystemClock().now_ms()) else one.state
+    what = (one.id, state, one.group, one.topic, str(one.to))
     return (*what, moment(one.asked_ms), one.asked_by, one.decided_by or "-", one.why)
 
 
@@ -59,7 +66,8 @@ def show(id: Id, engine: EngineUrl = DEFAULT_ENGINE, json: AsJson = False) -> No
 
     found = asked(engine, lambda e: requests.find(e, id))
     if json:
-        print(as_json(found))
+        outcome = struct_of(found.outcome, as_planned=found.outcome.as_planned) if found.outcome else None
+        print(as_json(struct_of(found, outcome=outcome)))
     else:
         _print(found)
 
@@ -87,7 +95,8 @@ def _print_outcome(request: "Request") -> None:
             print("it was begun, and nobody has said how it ended: see penstock lag, then ask for it anew")
         return
     if outcome.error:
-        print(cell(f"it could not be done: {outcome.error}"))
+        print(cell(f"it did not come to its end: {outcome.error}"))
+        print("where the group is now, penstock lag tells")
         return
     print("done as planned" if outcome.as_planned else "done, and not all as planned:")
     rows = [(one.broker, one.queue, one.target, one.set_to) for one in outcome.queues]
@@ -131,12 +140,15 @@ def approve(
     show_plan(plan, out)
     want(f"reset {request.group} on {request.topic}, as {by}?", yes)
 
-    async def carry_out(engine: "Engine") -> "ResetResult":
+    async def carry_out(engine: "Engine") -> "tuple[ResetResult, str]":
         taken = await requests.decide(engine, id, requests.APPROVED, by, SystemClock().now_ms())
         plan.by = taken.line()
         return await requests.carried_out(engine, taken, done(engine, plan, wait_s))
 
-    show_result(plan, asked(engine, carry_out), json)
+    result, lost = asked(engine, carry_out)
+    if lost:
+        print(cell(f"penstock: it was done, but what became of it could not be kept: {lost}"), file=sys.stderr)
+    show_result(plan, result, json)
 
 
 async def _planned(engine: "Engine", id: str, by: str) -> "tuple[Request, ResetPlan]":
@@ -156,5 +168,5 @@ def reject(id: Id, name: As = "", engine: EngineUrl = DEFAULT_ENGINE, json: AsJs
     from penstock.clock import SystemClock
 
     by = operator(name)
-    found = asked(engine, lambda e: requests.decide(e, id, requests.REJECTED, by, SystemClock().now_ms()))
-    print(as_json(found) if json else f"{id} is rejected")
+    asked(engine, lambda e: requests.reject(e, id, by, SystemClock().now_ms()))
+    print(as_json({"rejected": id}) if json else cell(f"{id} is rejected"))

@@ -119,7 +119,7 @@ async def done(engine: "Engine", plan: "ResetPlan", wait_s: float) -> "ResetResu
 
 def show_plan(plan: "ResetPlan", out: TextIO) -> None:
     who = f"{plan.members} online" if plan.members else "nobody online"
-    print(f"{plan.group} on {plan.topic} to {plan.to} ({plan.model}, {who}):\n", file=out)
+    print(cell(f"{plan.group} on {plan.topic} to {plan.to} ({plan.model}, {who}):"), end="\n\n", file=out)
     rows = [
         (row.broker, row.queue, row.min_offset, row.max_offset, row.now, row.target, _words(row.moves))
         for row in plan.rows

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.client import tables
 from penstock.client.cluster import name_servers
-from penstock.client.errors import ClientError, NotFound, Refused, refusal
+from penstock.client.errors import ClientError, NotFound, Refused, Unreachable, refusal
 from penstock.client.identity import fresh_client_id
 from penstock.client.instance import Instance, Timers
 from penstock.client.link import Dial, Ext
@@ -207,24 +207,41 @@ class Operator:
 
     # --- what tools keep at the name servers --------------------------------------------------------------------------
 
-    async def kept(self, space: str) -> dict[str, str]:
-        answer = await self.cluster.ask_names(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": space})
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return {}
-        if answer.code != ResponseCode.SUCCESS:
-            raise refusal(answer, ";".join(self._servers))
-        found = _read(answer, self._servers[0], lambda body: fastjson.table(fastjson.loads(body), "table"))
-        return {str(key): str(value) for key, value in found.items()}
+    async def kept(self, space: str) -> dict[str, list[str]]:
+        """What each key stands for; several values where name servers disagree: one was away when it was changed."""
+        kept: dict[str, list[str]] = {}
+        for server, answer in await self._at_all(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": space}):
+            if answer.code != ResponseCode.SUCCESS:  # there is none
+                continue
+            found = _read(answer, server, lambda body: fastjson.table(fastjson.loads(body), "table"))
+            for key, value in found.items():
+                values = kept.setdefault(str(key), [])
+                if str(value) not in values:
+                    values.append(str(value))
+        return kept
 
     async def keep(self, space: str, key: str, value: str) -> None:
-        """At all of them: they do not tell each other."""
-        ext = {"namespace": space, "key": key, "value": value}
-        for server in self._servers:
-            await self.cluster.get(server, RequestCode.PUT_KV_CONFIG, ext)
+        """At all that can be reached."""
+        await self._at_all(RequestCode.PUT_KV_CONFIG, {"namespace": space, "key": key, "value": value})
 
     async def forget(self, space: str, key: str) -> None:
+        await self._at_all(RequestCode.DELETE_KV_CONFIG, {"namespace": space, "key": key})
+
+    async def _at_all(self, code: int, ext: Ext) -> list[tuple[str, Frame]]:
+        """The answers of all name servers that can be reached: they do not tell each other. One has to be."""
+        found, failures = [], []
         for server in self._servers:
-            await self.cluster.get(server, RequestCode.DELETE_KV_CONFIG, {"namespace": space, "key": key})
+            try:
+                answer = await self.cluster.ask(server, code, ext)
+            except Unreachable as error:
+                failures.append(error)
+                continue
+            if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
+                raise refusal(answer, server)
+            found.append((server, answer))
+        if not found:
+            raise failures[0]
+        return found
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

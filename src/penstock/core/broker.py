@@ -116,7 +116,7 @@ class Broker:
         self._chores: asyncio.Task[None] | None = None
         self._retained_ms = clock.monotonic_ms()
         self._state = "starting"
-        self._told_read_only = False
+        self._told_read_only = self._followed = self._told_of_following = False
         self._writing: asyncio.Future[None] | None = None
         self._changes: list[Change] = []
 
@@ -147,15 +147,29 @@ class Broker:
             kept_ms = self.config.broker.events_retention_ms
             settings = TopicSettings(write_queues=1, durability=Durability.ASYNC, retention_ms=kept_ms)
             await self.topics.create(events.EVENTS_TOPIC, settings, system=True)
-        self._follow()
         self.producers.forget_queues(self.topics.has_queue)
         self.compaction.tidy()
         self._tell_of_start()
+        self._follow()
         self._chores = asyncio.create_task(self._run_chores(), name="penstock-chores")
         self._state = "running"
 
     def _follow(self) -> None:
-        """What is acknowledged is as durable as the broker is set to now, whatever it was set to before."""
+        """What is acknowledged is as durable as the broker is set to now, whatever it was set to before. Where that
+        cannot be written, for want of space above all, nothing is acknowledged either, and it is tried again.
+        """
+        if self._followed or self.store.read_only_because is not None:
+            return
+        try:
+            self._let_topics_follow()
+        except StoreError as error:
+            if not self._told_of_following:
+                log.error("topics cannot follow the broker's durability yet, it is tried again", error=str(error))
+            self._told_of_following = True
+        else:
+            self._followed = True
+
+    def _let_topics_follow(self) -> None:
         if not self.topics.get(events.EVENTS_TOPIC).own_durability:  # as older versions kept it
             self.topics.alter_now(events.EVENTS_TOPIC, TopicSettings(durability=Durability.ASYNC))
         if count := self.topics.follow():
@@ -229,6 +243,7 @@ class Broker:
             self.resets.tell_silent,
             self.subscriptions.keep,
             self._retain,
+            self._follow,
         )
         while True:
             await asyncio.sleep(self.config.broker.chore_interval_ms / 1000)

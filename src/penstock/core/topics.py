@@ -186,7 +186,12 @@ class Topics:
         old = self.get(name)
         own = old.own_durability or settings.durability is not None
         changes = {key: value for key, value in msgspec.structs.asdict(settings).items() if value is not None}
-        return self._change(old, changes, own)
+        topic = msgspec.structs.replace(old, **changes, own_durability=own)
+        self._check(topic)
+        self._put(topic)
+        shown = {key: str(value) for key, value in changes.items()}
+        self._bus.emit(TopicChanged(at_ms=self._clock.now_ms(), topic=name, changes=shown))
+        return topic
 
     def follow(self) -> int:
         """Topics that were given no durability of their own have the broker's, also where that has changed; how many
@@ -194,21 +199,18 @@ class Topics:
         """
         others = [topic for topic in self if not topic.own_durability and topic.durability is not self._default]
         for topic in others:
-            self._change(topic, {"durability": self._default}, own=False)
+            self._put(msgspec.structs.replace(topic, durability=self._default))
         return len(others)
 
-    def _change(self, old: Topic, changes: dict[str, object], own: bool) -> Topic:
-        topic = msgspec.structs.replace(old, **changes, own_durability=own)
-        self._check(topic)
-        fresh = list(range(self._next_queue, self._next_queue + topic.queue_count - len(old.queues)))
-        topic.queues = [*old.queues, *fresh]
+    def _put(self, topic: Topic) -> None:
+        """In the place of the one of that name, with the queues that it lacks."""
+        old = topic.queues
+        fresh = list(range(self._next_queue, self._next_queue + topic.queue_count - len(old)))
+        topic.queues = [*old, *fresh]
         self._next_queue += len(fresh)
-        self._store.create_queues(fresh, topic.durability, self._facts(topic), others=old.queues)
-        self._topics[old.name] = topic
+        self._store.create_queues(fresh, topic.durability, self._facts(topic), others=old)
+        self._topics[topic.name] = topic
         self._of_queue.update(dict.fromkeys(topic.queues, topic))
-        shown = {key: str(value) for key, value in changes.items()}
-        self._bus.emit(TopicChanged(at_ms=self._clock.now_ms(), topic=old.name, changes=shown))
-        return topic
 
     async def delete(self, name: str) -> None:
         """The topic and all its messages are gone; returns when that is durable."""

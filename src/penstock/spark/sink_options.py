@@ -14,6 +14,7 @@ from penstock.errors import ConfigError
 from penstock.spark.options import BATCH, Option, a_service, a_text, checked, is_pulsar, topic_names
 from penstock.wire.rocketmq.staged import NAME_CHARS_MAX
 
+DELAY_MS_MAX = (1 << 31) - 1  # what the wire has room for; a broker may allow less
 QUEUE_MAX = 65_535
 KEY_CHARS_MAX = NAME_CHARS_MAX - 40  # of a commit: more is put in front of it
 
@@ -73,7 +74,7 @@ WRITE_OPTIONS = (
     Option("key", a_text),
     Option("tags", a_text),
     Option("queue", _number(QUEUE_MAX)),
-    Option("delayMs", _number((1 << 31) - 1)),
+    Option("delayMs", _number(DELAY_MS_MAX)),
     Option("commitKey", commit_key, (BATCH,)),
 )
 _FIELDS = {"delayMs": "delay_ms", "commitKey": "commit_key"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.spark.rows import BadRows, Numbers, Rows, keyed_queues, octets, packed_properties
-from penstock.spark.sink_options import SinkOptions
+from penstock.spark.sink_options import DELAY_MS_MAX, SinkOptions
 
 QueuesOf = Callable[[str], int]  # how many queues a topic has
 
@@ -104,6 +104,8 @@ def _delays(column: pa.Array | None, options: SinkOptions, count: int) -> Number
     if column is None:
         return None
     found: Numbers = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    if len(found) and found.max() > DELAY_MS_MAX:
+        raise BadRows(f"a row has a delay_ms of {found.max()}: {DELAY_MS_MAX} are the most there can be")
     return found
 
 

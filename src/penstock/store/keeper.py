@@ -30,7 +30,7 @@ from penstock.turn import Turn
 
 log = logs.get(__name__)
 
-_TICK_S = 0.25
+_TICK_S, _FAULT_PAUSE_S = 0.25, 10
 _RINGS_BYTES = 65_536  # as many as a pipe holds
 
 
@@ -195,6 +195,7 @@ class Keeper:
                 log.error("housekeeping of the log failed, it is tried again", error=str(error))
             except Exception:  # a fault of ours: without checkpoints and the cleaner it would only become worse
                 log.exception("housekeeping of the log failed unexpectedly, it is tried again: please report this")
+                await asyncio.sleep(_FAULT_PAUSE_S)
 
     async def _tick(self) -> None:
         now_ms, store, config = self._clock.monotonic_ms(), self._store, self._config
