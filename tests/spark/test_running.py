@@ -1,5 +1,8 @@
 """What pipelines share: progress in numbers, errors in a sentence, and what they are told."""
 
+import subprocess
+import sys
+
 import pytest
 
 from penstock.errors import ConfigError
@@ -78,3 +81,21 @@ def test_every_pipeline_has_what_the_command_line_asks_for(name):
     assert issubclass(module.Settings, running.Settings)
     assert callable(module.start)
     assert callable(module.run)
+
+
+STORM = """
+import random, signal
+from penstock.spark.pipelines.running import Stop
+for _ in range(3_000):
+    stop = Stop()
+    signal.signal(signal.SIGALRM, lambda *_: stop.set())
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
+    while not stop.wait(0.0002):
+        pass
+    assert stop.is_set()
+"""
+
+
+def test_a_signal_stops_a_run_wherever_it_is_in_its_wait():
+    """With an Event its handler waited for the lock that the wait had taken: Ctrl-C was for ever."""
+    subprocess.run([sys.executable, "-c", STORM], check=True, timeout=60)

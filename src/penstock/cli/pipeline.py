@@ -7,7 +7,6 @@ be told what Python can be told.
 import inspect
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ from penstock.spark.pipelines import PIPELINES, Pipeline, pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.pipelines.running import Progress
+    from penstock.spark.pipelines.running import Progress, Stop
 
 
 ENVIRONMENT = {"service": "PENSTOCK_ENGINE", "lake": "PENSTOCK_LAKE"}
@@ -249,9 +248,11 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
+def _stopped_by_signals() -> "Iterator[Stop]":
     """The first Ctrl-C or SIGTERM asks the run to stop; the second is not waited for."""
-    stop = threading.Event()
+    from penstock.spark.pipelines.running import Stop
+
+    stop = Stop()
     before: dict[int, Any] = {}
 
     def asked(number: int, frame: object) -> None:

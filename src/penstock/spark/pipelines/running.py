@@ -8,9 +8,10 @@ A run ends when its queries end (`once`), when one fails (with one sentence), or
 """
 
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -131,6 +132,28 @@ def quiet(level: str = "off") -> dict[str, str]:
     }
 
 
+class Stop:
+    """Asks a run to stop. The handler of a signal may do that, which an Event does not allow: it runs in the middle of the
+    main thread's wait, and would itself wait for the lock that this holds.
+    """
+
+    def __init__(self) -> None:
+        self._asked, self._bell = False, SimpleQueue[None]()
+
+    def set(self) -> None:
+        self._asked = True
+        self._bell.put(None)
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, seconds: float) -> bool:
+        if not self._asked:
+            with suppress(Empty):
+                self._bell.get(timeout=seconds)
+        return self._asked
+
+
 def run(
     start: "Callable[[SparkSession, S], Started]",
     settings: S,
@@ -139,7 +162,7 @@ def run(
     master: str = LOCAL,
     conf: Mapping[str, str] | None = None,
     show: Show | None = None,
-    stop: threading.Event | None = None,
+    stop: Stop | None = None,
 ) -> Outcome:
     """Start a pipeline and stay with it until it ends. Without a session of the caller's it has one of its own."""
     settings.check()
@@ -159,9 +182,9 @@ def run(
 # --- watching ---------------------------------------------------------------------------------------------------------
 
 
-def watched(queries: Started, show: Show | None = None, stop: threading.Event | None = None) -> Outcome:
+def watched(queries: Started, show: Show | None = None, stop: Stop | None = None) -> Outcome:
     """Tell of each batch as it is done, until all queries have ended; one that fails ends all of them."""
-    seen, outcome, asked = _Seen(), Outcome(), stop or threading.Event()
+    seen, outcome, asked = _Seen(), Outcome(), stop or Stop()
     try:
         while any(query.isActive for query in queries) and not asked.wait(WATCH_S):
             _tell(queries, seen, outcome, show)
