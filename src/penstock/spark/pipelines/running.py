@@ -133,8 +133,8 @@ def quiet(level: str = "off") -> dict[str, str]:
 
 
 class Stop:
-    """Asks a run to stop. The handler of a signal may do that, which an Event does not allow: it runs in the middle of the
-    main thread's wait, and would itself wait for the lock that this holds.
+    """Asks a run to stop. The handler of a signal may do that, which an Event does not allow: the handler runs in the
+    middle of the main thread's wait, and would itself wait for the lock that this holds.
     """
 
     def __init__(self) -> None:
