@@ -99,6 +99,7 @@ def admin(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def open_client(driver: Driver, service: Service) -> Iterator[Open]:
     """open_client() gives a client of its own, closed at the end with all that it has open."""
+    driver.again()
     opened: list[Client] = []
 
     def open_one(url: str = service.url, **more: object) -> Client:

@@ -13,6 +13,7 @@ A driver is a process that lives as long as the tests do, so that a JVM is start
 `Told` with `Unsupported` in it; which client has what is said where tests are chosen.
 """
 
+import contextlib
 import itertools
 import json
 import queue
@@ -43,18 +44,30 @@ class Driver:
     def __init__(self, name: str, command: list[str], home: Path) -> None:
         self.name, self.kind = name, name.partition("-")[0]
         self._numbers = itertools.count(1)
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._command, self._home = command, home
         self._log = (home / f"{name}.log").open("w+", encoding="utf-8")
+        self._start()
+
+    def _start(self) -> None:
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, bufsize=1
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
+            self._command, cwd=self._home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
+            bufsize=1,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True)
         self._reader.start()
 
-    def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self._lines.put(line)
-        self._lines.put(None)
+    @staticmethod
+    def _read(process: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put(None)
+
+    def again(self) -> None:
+        """Before each test: one that a client's crash has ended is not all that come behind it."""
+        if self._process.poll() is not None:
+            self._end()
+            self._start()
 
     def ask(self, do: str, **fields: object) -> Any:
         assert self._process.stdin
@@ -66,7 +79,7 @@ class Driver:
         except queue.Empty:
             raise AssertionError(f"{self.name} did not answer {do} {said} within {ANSWER_S} s: {self.log()}") from None
         if line is None:
-            raise AssertionError(f"{self.name} ended at {do} {said}: {self.log()}")
+            raise AssertionError(f"{self.name} ended with {self._process.wait(10)} at {do} {said}: {self.log()}")
         answer = json.loads(line)
         if "error" in answer:
             raise Told(answer["error"], answer["why"], answer.get("status", 0))
@@ -84,9 +97,14 @@ class Driver:
         return self._log.read()[-6000:]
 
     def stop(self) -> None:
+        self._end()
+        self._log.close()
+
+    def _end(self) -> None:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -94,7 +112,6 @@ class Driver:
             self._process.wait()
         self._reader.join()
         self._process.stdout.close()
-        self._log.close()
 
 
 class Thing:
