@@ -112,7 +112,7 @@ def test_who_is_active_among_equals(client, open_client, topic):
         each.subscribe(topic, "s", type="Failover", name=name)
         for each, name in zip((client, open_client()), "ab", strict=True)
     ]
-    until(lambda: all(consumer.active() for consumer in consumers))  # the second may be chosen, and the first hears of it
+    until(lambda: all(consumer.active() for consumer in consumers))  # the second may be chosen
     until(lambda: sorted(is_active(consumer) for consumer in consumers) == [False, True])
     consumers.sort(key=is_active)
     other, chosen = consumers
