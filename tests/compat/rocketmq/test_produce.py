@@ -87,6 +87,19 @@ def test_a_compressed_body_arrives_whole(sender, receiver, use, topic_of, group)
     assert not consumer.rest
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("LZ4", 1), ("ZSTD", 2), ("ZLIB", 3)])
+@pytest.mark.parametrize("sender", [JAVA_4, JAVA_5], ids=lambda client: client.name)
+def test_each_kind_of_compression_is_kept_as_it_is(sender, kind, bits, use, topic_of, group):
+    """What is stored is as small as it was sent, and says of what kind it is."""
+    topic = topic_of(sender)
+    use(sender).produce(topic, 3, "--body-bytes", "20000", "--compress-over-bytes", "100", "--compress-type", kind)
+    with use(JAVA_5).push(topic, group) as consumer:
+        got = consumer.take(3)
+    assert sorted(line["body"] for line in got) == bodies("m", 3, 20_000)
+    assert {line["sysFlag"] >> 8 & 7 for line in got} == {bits}
+    assert all(line["storeSize"] < 2_000 for line in got)
+
+
 @pytest.mark.parametrize("client", [JAVA_4, JAVA_5_BINARY], ids=lambda client: client.name)
 def test_a_message_above_the_limit_is_refused(client, use, topic):
     """The broker's limit is 4 MiB of body; the client's own is raised. The connection lives on."""

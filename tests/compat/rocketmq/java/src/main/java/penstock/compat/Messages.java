@@ -84,6 +84,7 @@ final class Messages {
             .with("bornTimestamp", message.getBornTimestamp())
             .with("storeTimestamp", message.getStoreTimestamp())
             .with("sysFlag", message.getSysFlag())
+            .with("storeSize", message.getStoreSize())
             .with("properties", message.getProperties())
             .print();
     }

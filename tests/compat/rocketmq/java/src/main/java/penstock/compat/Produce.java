@@ -43,6 +43,9 @@ final class Produce {
     }
 
     private static DefaultMQProducer started(Options options) throws Exception {
+        if (options.has("compress-type")) {
+            System.setProperty("rocketmq.message.compressType", options.text("compress-type")); // read once, by the first
+        }
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "compat-producer"),
             options.has("trace"), null);
         producer.setNamesrvAddr(options.text("namesrv"));
