@@ -23,6 +23,10 @@ class NotPossible(AdminError):
     """This engine, or this version of it, cannot do what was asked; or not in this state."""
 
 
+class Unreadable(NotPossible):
+    """What is kept with an engine was written by somebody else."""
+
+
 class BadPlace(AdminError):
     """A place in a queue that cannot be understood."""
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.admin.engine import Engine
-from penstock.admin.errors import NotPossible, NotThere
+from penstock.admin.errors import NotPossible, NotThere, Unreadable
 from penstock.admin.model import ResetDone, ResetInstance, ResetPlan, ResetResult
 from penstock.admin.place import EARLIEST, LATEST, OFFSET, TIME, TIME_MS_MAX, Place
 from penstock.errors import PenstockError
@@ -152,7 +152,7 @@ async def known(engine: Engine) -> Known:
     for key, texts in (await engine.kept(SPACE)).items():
         try:
             found.append(_read(key, texts))
-        except NotPossible:
+        except Unreadable:
             unreadable.append(key)
     return Known(sorted(found, key=lambda request: request.asked_ms), unreadable)
 
@@ -172,7 +172,7 @@ def _read(key: str, texts: list[str]) -> Request:
         )
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         why = f"the setting {key[:60]!r} in {SPACE} is no request of ours ({str(error)[:100]})"
-        raise NotPossible(f"{why}: penstock request reject forgets it") from None
+        raise Unreadable(f"{why}: penstock request reject forgets it") from None
 
 
 def _request_in(key: str, text: str) -> Request:
@@ -210,9 +210,7 @@ async def reject(engine: Engine, id: str, by: str, now_ms: int) -> None:
     """Also what cannot be read goes."""
     try:
         await decide(engine, id, REJECTED, by, now_ms)
-    except NotPossible:
-        if id not in (await known(engine)).unreadable:
-            raise
+    except Unreadable:
         await engine.forget(SPACE, id)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.reset import WaitS, done, show_plan, show_result, want
+from penstock.cli.reset import WaitS, done, print_instances, show_plan, show_result, want
 from penstock.cli.shared import (
     DEFAULT_ENGINE,
     As,
@@ -73,7 +73,7 @@ def show(id: Id, engine: EngineUrl = DEFAULT_ENGINE, json: AsJson = False) -> No
 
 
 def _print(request: "Request") -> None:
-    from penstock.admin.requests import OPEN
+    from penstock.admin.requests import OPEN, REJECTED
 
     where = "all queues" if request.queue is None else f"queue {request.queue}"
     print(cell(f"{request.id}: reset {request.group} on {request.topic}, {where}, to {request.to}"))
@@ -81,7 +81,7 @@ def _print(request: "Request") -> None:
     if request.state == OPEN:
         print("nobody has decided yet")
         return
-    decision = "rejected" if request.state == "rejected" else "approved"
+    decision = "rejected" if request.state == REJECTED else "approved"
     print(cell(f"{decision} by {request.decided_by} at {moment(request.decided_ms)}"))
     _print_outcome(request)
 
@@ -102,16 +102,8 @@ def _print_outcome(request: "Request") -> None:
     rows = [(one.broker, one.queue, one.target, one.set_to) for one in outcome.queues]
     print_table(("broker", "queue", "asked for", "set to"), rows)
     _print_left_out("queues", outcome.queues_count - len(outcome.queues))
-    if outcome.instances:
-        instances = [
-            (one.client_id, one.address, f"{one.queues_confirmed} of {one.queues}", one.confirmed)
-            for one in outcome.instances
-        ]
-        print()
-        print_table(("instance", "address", "queues confirmed", "confirmed"), instances)
+    print_instances(outcome.instances, outcome.away)
     _print_left_out("instances", outcome.instances_count - len(outcome.instances))
-    if outcome.away:
-        print(f"\naway, and not told: {cell(outcome.away)}")
 
 
 def _print_left_out(what: str, count: int) -> None:
@@ -136,7 +128,7 @@ def approve(
 
     by, out = operator(name), sys.stderr if json else sys.stdout
     request, plan = asked(engine, lambda e: _planned(e, id, by))
-    print(cell(f"{request.asked_by} asks for this, {moment(request.asked_ms)}: {request.why}\n"), file=out)
+    print(cell(f"{request.asked_by} asks for this, {moment(request.asked_ms)}: {request.why}"), end="\n\n", file=out)
     show_plan(plan, out)
     want(f"reset {request.group} on {request.topic}, as {by}?", yes)
 

@@ -3,6 +3,7 @@ keeps that as a request, for somebody else to approve (`request.py`).
 """
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -26,7 +27,7 @@ from penstock.cli.shared import (
 
 if TYPE_CHECKING:
     from penstock.admin.engine import Engine
-    from penstock.admin.model import ResetPlan, ResetResult
+    from penstock.admin.model import ResetInstance, ResetPlan, ResetResult
     from penstock.admin.place import Place
 
 WaitS = Annotated[
@@ -151,13 +152,17 @@ def _print_result(plan: "ResetPlan", result: "ResetResult") -> None:
         (one.broker, one.queue, one.target, one.set_to, "-" if broadcast else cell(one.reads)) for one in result.queues
     ]
     print_table(("broker", "queue", "asked for", "set to", "reads now"), rows)
-    if result.instances:
+    print_instances(result.instances, result.away)
+
+
+def print_instances(instances: "Sequence[ResetInstance]", away: "Sequence[str]") -> None:
+    """Of a broadcast group."""
+    if instances:
         print()
-        instances = [
-            (one.client_id, one.address, f"{one.queues_confirmed} of {one.queues}", one.confirmed)
-            for one in result.instances
+        rows = [
+            (one.client_id, one.address, f"{one.queues_confirmed} of {one.queues}", one.confirmed) for one in instances
         ]
-        print_table(("instance", "address", "queues confirmed", "confirmed"), instances)
-    if result.away:
+        print_table(("instance", "address", "queues confirmed", "confirmed"), rows)
+    if away:
         print("\naway, and not told (they keep their own offsets: reset again when they are back):")
-        print("\n".join(f"  {cell(client_id)}" for client_id in result.away))
+        print("\n".join(f"  {cell(client_id)}" for client_id in away))

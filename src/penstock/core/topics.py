@@ -197,7 +197,8 @@ class Topics:
         """Topics that were given no durability of their own have the broker's, also where that has changed; how many
         these were.
         """
-        others = [topic for topic in self if not topic.own_durability and topic.durability is not self._default]
+        every = self._topics.values()
+        others = [topic for topic in every if not topic.own_durability and topic.durability is not self._default]
         for topic in others:
             self._put(msgspec.structs.replace(topic, durability=self._default))
         return len(others)
